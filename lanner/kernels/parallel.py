@@ -1,0 +1,70 @@
+"""One thread pool for all CPU kernels: `nogil` functions over a range, split among its threads.
+
+Small calls stay on the caller's thread. Idle threads sleep (they never spin), so a server's I/O threads and
+PyTorch's own pool keep the cores. Numba's `prange` is not used: its default layer aborts the process when two
+threads enter it at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from typing import Any
+
+
+def threads() -> int:
+    """Number of kernel threads: `LANNER_THREADS`, or the CPUs this process may run on."""
+    given = os.environ.get("LANNER_THREADS", "")
+    if given.isdigit() and int(given) > 0:
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _pool(_process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(threads() - 1, 1), thread_name_prefix="lanner-kernel")
+
+
+def run(kernel: Callable[..., Any], count: int, *args: Any, grain: int = 1, pieces_per_thread: int = 2) -> None:
+    """Call `kernel(begin, end, *args)` over 0..count split into ranges; returns when all are done.
+
+    `grain` is the least work worth a thread of its own: fewer than two grains run on the caller's thread. The
+    caller's thread takes its share. The first error of any range is raised, after the others have ended.
+    """
+    workers = threads()
+    pieces = min(workers * pieces_per_thread, count // max(grain, 1))
+    if workers == 1 or pieces < 2:
+        if count:
+            kernel(0, count, *args)
+        return
+    bounds = [count * k // pieces for k in range(pieces + 1)]
+    run_all([partial(kernel, bounds[k], bounds[k + 1], *args) for k in range(pieces)])
+
+
+def run_all(calls: list[Callable[[], Any]]) -> None:
+    """Run `calls` on the pool and on the caller's thread; raise the first error once all have ended."""
+    if len(calls) == 1 or threads() == 1:
+        for call in calls:
+            call()
+        return
+    remaining = iter(calls)  # next() on a list iterator is atomic under the GIL
+
+    def drain() -> None:
+        for call in remaining:
+            call()
+
+    helpers = [_pool(os.getpid()).submit(drain) for _ in range(min(threads(), len(calls)) - 1)]
+    errors: list[BaseException] = []
+    try:
+        drain()
+    except BaseException as error:
+        errors.append(error)
+    for helper in helpers:
+        if helper.cancel():
+            continue
+        if failure := helper.exception():
+            errors.append(failure)
+    if errors:
+        raise errors[0]

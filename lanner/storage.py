@@ -1,0 +1,134 @@
+"""Files on any URI (local, s3, gs, hdfs, memory, ...) through fsspec, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import fsspec
+from fsspec.core import url_to_fs
+
+
+def is_local(uri: str | os.PathLike[str]) -> bool:
+    """True when `uri` names a path on this machine (no scheme, or ``file://``)."""
+    text = os.fspath(uri)
+    return "://" not in text or text.startswith("file://")
+
+
+def local_path(uri: str | os.PathLike[str]) -> Path:
+    """The local path of a URI for which `is_local` holds."""
+    return Path(os.fspath(uri).removeprefix("file://"))
+
+
+def join(base: str | os.PathLike[str], *parts: str) -> str:
+    """`base` and `parts` joined by single slashes; works for URIs and local paths."""
+    return "/".join([os.fspath(base).rstrip("/") or "/", *(part.strip("/") for part in parts)])
+
+
+def open_file(uri: str | os.PathLike[str], mode: str = "rb", **options: Any) -> IO[Any]:
+    """Open `uri` with fsspec. Raises FileNotFoundError naming the URI."""
+    file: IO[Any] = fsspec.open(os.fspath(uri), mode, **options).open()
+    return file
+
+
+def exists(uri: str | os.PathLike[str]) -> bool:
+    fs, path = url_to_fs(os.fspath(uri))
+    return bool(fs.exists(path))
+
+
+def is_directory(uri: str | os.PathLike[str]) -> bool:
+    fs, path = url_to_fs(os.fspath(uri))
+    return bool(fs.isdir(path))
+
+
+def size(uri: str | os.PathLike[str]) -> int:
+    """Size of a file in bytes."""
+    fs, path = url_to_fs(os.fspath(uri))
+    return int(fs.size(path))
+
+
+def list_files(uri: str | os.PathLike[str]) -> list[str]:
+    """Paths of all files below the directory `uri`, relative to it and sorted."""
+    fs, path = url_to_fs(os.fspath(uri))
+    root = path.rstrip("/") + "/"
+    return sorted(str(found).removeprefix(root) for found in fs.find(path))
+
+
+def expand(patterns: list[str]) -> list[str]:
+    """Files named by `patterns`: plain URIs and globs, each pattern's matches sorted.
+
+    Raises FileNotFoundError naming the first pattern that matches nothing.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        fs, path = url_to_fs(pattern)
+        matches = sorted(fs.glob(path)) if any(c in path for c in "*?[") else [path] if fs.exists(path) else []
+        if not matches:
+            raise FileNotFoundError(f"no file matches {pattern!r}")
+        found += [str(match) if is_local(pattern) else str(fs.unstrip_protocol(match)) for match in matches]
+    return found
+
+
+def make_directory(uri: str | os.PathLike[str]) -> None:
+    fs, path = url_to_fs(os.fspath(uri))
+    fs.makedirs(path, exist_ok=True)
+
+
+def remove(uri: str | os.PathLike[str]) -> None:
+    """Remove a file or a whole directory; nothing happens when it does not exist."""
+    fs, path = url_to_fs(os.fspath(uri))
+    if fs.exists(path):
+        fs.rm(path, recursive=True)
+
+
+@contextmanager
+def publish(uri: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Write a file that appears whole or not at all.
+
+    Locally the bytes go to a temporary name in the same directory and are renamed into place; object stores
+    show an object only once its upload is complete, and an upload cut short by an error is given up.
+    """
+    if is_local(uri):
+        target = local_path(uri)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        try:
+            with os.fdopen(handle, mode) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+        return
+    fs, path = url_to_fs(os.fspath(uri))
+    with fs.transaction, fs.open(path, mode) as file:
+        yield file
+
+
+def write_text(uri: str | os.PathLike[str], text: str) -> None:
+    """Publish `text` as UTF-8."""
+    with publish(uri) as file:
+        file.write(text.encode())
+
+
+def read_text(uri: str | os.PathLike[str]) -> str:
+    with open_file(uri) as file:
+        return str(file.read().decode())
+
+
+def checksum(uri: str | os.PathLike[str]) -> str:
+    """Hex BLAKE2b-128 of a file's bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    with open_file(uri) as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
