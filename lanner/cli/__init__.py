@@ -1,0 +1,1 @@
+"""The `lanner` command: one file a command, each a thin layer over the package."""

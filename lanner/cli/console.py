@@ -1,0 +1,38 @@
+"""What the commands share: JSON on standard output, tables and notes for people on standard error."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to standard output.")]
+
+people = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Print `value` as JSON; NaN and infinity are refused, so callers give None for what is undefined."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
+    """Print a table for people; numbers are right-aligned."""
+    table = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        numeric = all(isinstance(row[index], int | float) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(_text(cell) for cell in row))
+    people.print(table)
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, bool) or cell is None:
+        return "-" if cell is None else str(cell)
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
