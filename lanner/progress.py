@@ -40,7 +40,10 @@ def progress(title: str, total: int | None = None, quiet: bool = False) -> Itera
         task = shown.add_task(title, total=total, note="")
 
         class _Shown:
+            note = ""
+
             def advance(self, amount: int = 1, note: str = "") -> None:
-                shown.update(task, advance=amount, **({"note": note} if note else {}))
+                self.note = note or self.note
+                shown.update(task, advance=amount, note=self.note)
 
         yield _Shown()
