@@ -1,0 +1,1 @@
+"""Raw logs to datasets: sources, transforms, vocabularies and the engine that runs them."""
