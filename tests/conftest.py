@@ -21,3 +21,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the real data samples are not at {folder}")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fail-on-skip", action="store_true", help="a skipped test fails the run (CI installs all)")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if skipped and session.config.getoption("--fail-on-skip"):
+        reporter.write_line(f"{len(skipped)} tests were skipped and --fail-on-skip is set", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
