@@ -30,7 +30,8 @@ class HashIndex:
     """A map from int64 keys to rows 0..2^62, `capacity` keys at first without growing.
 
     Keys are one-dimensional arrays of int64, or of uint32, which are widened. Any number of threads may find at the
-    same time; whoever changes the index must be alone with it.
+    same time; whoever changes the index must be alone with it. `slots` and `mask` are what kernels that search in
+    the same pass as they work take; both change when the index grows.
     """
 
     def __init__(self, capacity: int = 0) -> None:
@@ -38,8 +39,8 @@ class HashIndex:
         self._set_slots(memory.zeros(2 * capacity_for(capacity), np.int64))
 
     def _set_slots(self, slots: np.ndarray) -> None:
-        self._slots = slots
-        self._mask = np.uint64(len(slots) // 2 - 1)
+        self.slots = slots
+        self.mask = np.uint64(len(slots) // 2 - 1)
         self._limit = int(len(slots) // 2 * _FULLEST)
 
     def __len__(self) -> int:
@@ -48,13 +49,13 @@ class HashIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of memory held."""
-        return int(self._slots.nbytes)
+        return int(self.slots.nbytes)
 
     def find(self, keys: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Rows of `keys`, int64 [n], -1 where a key is absent; written to `out` when given."""
         keys = _checked(keys)
         rows = np.empty(len(keys), np.int64) if out is None else out
-        parallel.run(kernels.find, len(keys), self._slots, self._mask, keys, rows, grain=_GRAIN)
+        parallel.run(kernels.find, len(keys), self.slots, self.mask, keys, rows, grain=_GRAIN)
         return rows
 
     def insert(self, keys: np.ndarray, rows: np.ndarray) -> int:
@@ -83,7 +84,7 @@ class HashIndex:
     def _fill(self, kernel: object, keys: np.ndarray, rows: np.ndarray) -> None:
         done = 0
         while done < len(keys):
-            done, self._size = kernel(self._slots, self._mask, keys, rows, done, self._size, self._limit)  # type: ignore[operator]
+            done, self._size = kernel(self.slots, self.mask, keys, rows, done, self._size, self._limit)  # type: ignore[operator]
             if done < len(keys):
                 self.reserve(self._limit + 1)
 
@@ -91,7 +92,7 @@ class HashIndex:
         """Take keys out; returns the rows they had, int64 [n], -1 where a key was absent (or given before)."""
         keys = _checked(keys)
         rows = np.empty(len(keys), np.int64)
-        self._size -= int(kernels.erase(self._slots, self._mask, keys, rows))
+        self._size -= int(kernels.erase(self.slots, self.mask, keys, rows))
         return rows
 
     def reserve(self, count: int) -> None:
@@ -99,13 +100,13 @@ class HashIndex:
         if count <= self._limit:
             return
         larger = memory.zeros(2 * capacity_for(count), np.int64)
-        kernels.rehash(self._slots, larger, np.uint64(len(larger) // 2 - 1))
+        kernels.rehash(self.slots, larger, np.uint64(len(larger) // 2 - 1))
         self._set_slots(larger)
 
     def items(self) -> tuple[np.ndarray, np.ndarray]:
         """All keys and their rows, int64 [len] each, in no particular order."""
         keys, values = np.empty(self._size, np.int64), np.empty(self._size, np.int64)
-        kernels.items(self._slots, keys, values)
+        kernels.items(self.slots, keys, values)
         return keys, values - 1
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numba as nb
 import numpy as np
+
+Word: TypeAlias = Any
+"""An np.uint64 inside compiled code (signed arithmetic would turn to float64 beside it)."""
 
 P1 = np.uint64(0x9E3779B185EBCA87)
 P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -15,7 +20,7 @@ ONE = np.uint64(1)
 
 
 @nb.njit(nogil=True, inline="always")
-def mixed(x):
+def mixed(x: Word) -> Word:
     """Stafford's variant 13 of MurmurHash3's finaliser (the one of SplitMix64); `x` is uint64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -23,35 +28,35 @@ def mixed(x):
 
 
 @nb.njit(nogil=True, inline="always")
-def bucket_of(key, seed, size):
+def bucket_of(key: Word, seed: Word, size: Word) -> Word:
     """Bucket 0..size-1 of one key; `seed` and `size` are uint64."""
     return mixed(np.uint64(key) + STEP * (seed + ONE)) % size
 
 
 @nb.njit(nogil=True, cache=True)
-def mix_all(begin, end, keys, out):
+def mix_all(begin: int, end: int, keys: np.ndarray, out: np.ndarray) -> None:
     for i in range(begin, end):
         out[i] = mixed(np.uint64(keys[i]))
 
 
 @nb.njit(nogil=True, cache=True)
-def bucket_all(begin, end, keys, seed, size, out):
+def bucket_all(begin: int, end: int, keys: np.ndarray, seed: Word, size: Word, out: np.ndarray) -> None:
     for i in range(begin, end):
         out[i] = bucket_of(keys[i], seed, size)
 
 
 @nb.njit(nogil=True, inline="always")
-def _rotated(x, bits):
+def _rotated(x: Word, bits: int) -> Word:
     return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
 
 
 @nb.njit(nogil=True, inline="always")
-def _round(lane, word):
+def _round(lane: Word, word: Word) -> Word:
     return _rotated(lane + word * P2, 31) * P1
 
 
 @nb.njit(nogil=True, inline="always")
-def _word32(data, at):
+def _word32(data: np.ndarray, at: Word) -> Word:
     word = np.uint64(data[at])
     for k in range(1, 4):
         word |= np.uint64(data[at + np.uint64(k)]) << np.uint64(8 * k)
@@ -59,7 +64,7 @@ def _word32(data, at):
 
 
 @nb.njit(nogil=True, inline="always")
-def _word64(data, at):
+def _word64(data: np.ndarray, at: Word) -> Word:
     word = np.uint64(data[at])
     for k in range(1, 8):
         word |= np.uint64(data[at + np.uint64(k)]) << np.uint64(8 * k)
@@ -67,7 +72,7 @@ def _word64(data, at):
 
 
 @nb.njit(nogil=True)
-def _stripes(data, at, stop, seed):
+def _stripes(data: np.ndarray, at: Word, stop: Word, seed: Word) -> Word:
     """The four lanes over all whole 32-byte stripes of data[at:stop], merged."""
     a, b, c, d = seed + P1 + P2, seed + P2, seed, seed - P1
     while at + np.uint64(32) <= stop:
@@ -83,7 +88,7 @@ def _stripes(data, at, stop, seed):
 
 
 @nb.njit(nogil=True)
-def xxh64(data, at, stop, seed):
+def xxh64(data: np.ndarray, at: Word, stop: Word, seed: Word) -> Word:
     """XXH64 of the bytes data[at:stop]; all of `at`, `stop`, `seed` are uint64."""
     length = stop - at
     if length >= np.uint64(32):
@@ -107,7 +112,7 @@ def xxh64(data, at, stop, seed):
 
 
 @nb.njit(nogil=True, cache=True)
-def xxh64_all(begin, end, data, offsets, seed, out):
+def xxh64_all(begin: int, end: int, data: np.ndarray, offsets: np.ndarray, seed: Word, out: np.ndarray) -> None:
     """out[i] = XXH64 of data[offsets[i]:offsets[i + 1]] for begin <= i < end."""
     for i in range(begin, end):
         out[i] = xxh64(data, np.uint64(offsets[i]), np.uint64(offsets[i + 1]), seed)

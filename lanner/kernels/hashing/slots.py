@@ -11,7 +11,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from lanner.kernels.hashing.cpu import bucket_of
+from lanner.kernels.hashing.cpu import Word, bucket_of
 from lanner.kernels.hashing.prefetch import prefetch
 
 AHEAD = 16
@@ -19,7 +19,7 @@ ONE = np.uint64(1)
 
 
 @nb.njit(nogil=True, inline="always")
-def home(key, mask):
+def home(key: np.int64, mask: Word) -> Word:
     """Index in `slots` of the key word of the slot where the search for `key` begins."""
     x = np.uint64(key)
     x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
@@ -27,7 +27,7 @@ def home(key, mask):
 
 
 @nb.njit(nogil=True, inline="always")
-def place(slots, mask, key):
+def place(slots: np.ndarray, mask: Word, key: np.int64) -> Word:
     """Index of the key word of `key`'s slot, or of the empty slot where it belongs."""
     at = home(key, mask)
     while slots[at | ONE] != 0 and slots[at] != key:
@@ -36,7 +36,7 @@ def place(slots, mask, key):
 
 
 @nb.njit(nogil=True, cache=True)
-def find(begin, end, slots, mask, keys, rows):
+def find(begin: int, end: int, slots: np.ndarray, mask: Word, keys: np.ndarray, rows: np.ndarray) -> None:
     """rows[i] = value of keys[i], minus one (so -1 where the key is absent), for begin <= i < end."""
     for i in range(begin, end):
         if i + AHEAD < end:
@@ -45,7 +45,9 @@ def find(begin, end, slots, mask, keys, rows):
 
 
 @nb.njit(nogil=True, cache=True)
-def insert(slots, mask, keys, rows, begin, used, limit):
+def insert(
+    slots: np.ndarray, mask: Word, keys: np.ndarray, rows: np.ndarray, begin: int, used: int, limit: int
+) -> tuple[int, int]:
     """Store rows[i] + 1 under keys[i] from i = begin on, until the keys end or `limit` slots are in use.
 
     Returns (i, used) where it stopped.
@@ -65,7 +67,9 @@ def insert(slots, mask, keys, rows, begin, used, limit):
 
 
 @nb.njit(nogil=True, cache=True)
-def assign(slots, mask, keys, rows, begin, used, limit):
+def assign(
+    slots: np.ndarray, mask: Word, keys: np.ndarray, rows: np.ndarray, begin: int, used: int, limit: int
+) -> tuple[int, int]:
     """rows[i] = row of keys[i]; a new key gets row `used`. Stops and returns like `insert`."""
     count = keys.shape[0]
     for i in range(begin, count):
@@ -83,7 +87,9 @@ def assign(slots, mask, keys, rows, begin, used, limit):
 
 
 @nb.njit(nogil=True, cache=True)
-def count_keys(slots, mask, keys, missing, begin, used, limit):
+def count_keys(
+    slots: np.ndarray, mask: Word, keys: np.ndarray, missing: np.ndarray, begin: int, used: int, limit: int
+) -> tuple[int, int]:
     """Add one to the value of each key whose `missing` is false (`missing` may be empty: none is missing)."""
     count, masked = keys.shape[0], missing.shape[0] > 0
     for i in range(begin, count):
@@ -102,7 +108,9 @@ def count_keys(slots, mask, keys, missing, begin, used, limit):
 
 
 @nb.njit(nogil=True, cache=True)
-def add_counts(slots, mask, keys, counts, begin, used, limit):
+def add_counts(
+    slots: np.ndarray, mask: Word, keys: np.ndarray, counts: np.ndarray, begin: int, used: int, limit: int
+) -> tuple[int, int]:
     """Add counts[i] (positive) to the value of keys[i]; stops and returns like `insert`."""
     count = keys.shape[0]
     for i in range(begin, count):
@@ -119,7 +127,7 @@ def add_counts(slots, mask, keys, counts, begin, used, limit):
 
 
 @nb.njit(nogil=True, cache=True)
-def erase(slots, mask, keys, rows):
+def erase(slots: np.ndarray, mask: Word, keys: np.ndarray, rows: np.ndarray) -> int:
     """Take keys out; rows[i] = the row keys[i] had, or -1. Returns how many were there.
 
     The gap is closed by moving later slots of the run back, so no marker of a deleted slot is needed and searches
@@ -145,7 +153,7 @@ def erase(slots, mask, keys, rows):
 
 
 @nb.njit(nogil=True, cache=True)
-def rehash(old, new, mask):
+def rehash(old: np.ndarray, new: np.ndarray, mask: Word) -> None:
     """Copy every used slot of `old` into the empty, larger array `new`."""
     for s in range(0, old.shape[0], 2):
         if old[s + 1] != 0:
@@ -156,7 +164,7 @@ def rehash(old, new, mask):
 
 
 @nb.njit(nogil=True, cache=True)
-def items(slots, keys, values):
+def items(slots: np.ndarray, keys: np.ndarray, values: np.ndarray) -> None:
     """All (key, value) pairs in slot order."""
     n = 0
     for s in range(0, slots.shape[0], 2):
@@ -166,7 +174,17 @@ def items(slots, keys, values):
 
 
 @nb.njit(nogil=True, cache=True)
-def vocabulary_ids(begin, end, slots, mask, keys, missing, first, buckets, out):
+def vocabulary_ids(
+    begin: int,
+    end: int,
+    slots: np.ndarray,
+    mask: Word,
+    keys: np.ndarray,
+    missing: np.ndarray,
+    first: np.int64,
+    buckets: Word,
+    out: np.ndarray,
+) -> None:
     """out[i] = first + row of keys[i]; 0 where missing; where absent 0, or 1 + a bucket when `buckets` > 0."""
     masked = missing.shape[0] > 0
     for i in range(begin, end):
@@ -181,3 +199,31 @@ def vocabulary_ids(begin, end, slots, mask, keys, missing, first, buckets, out):
             out[i] = ONE + bucket_of(keys[i], np.uint64(0), buckets)
         else:
             out[i] = 0
+
+
+@nb.njit(nogil=True, cache=True)
+def tally(
+    rows: np.ndarray,
+    known: int,
+    amounts: np.ndarray,
+    hashes: np.ndarray,
+    counts: np.ndarray,
+    checks: np.ndarray,
+    first: np.ndarray,
+) -> int:
+    """Add amounts[i] to counts[rows[i]] and hold hashes[i] to checks[rows[i]].
+
+    Rows from `known` on are new, numbered by first appearance: their hash is stored, and first[row - known] = i.
+    Returns the first i whose hash differs from its row's, or -1.
+    """
+    fresh = known
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        if row == fresh:
+            checks[row] = hashes[i]
+            first[row - known] = i
+            fresh += 1
+        elif checks[row] != hashes[i]:
+            return i
+        counts[row] += amounts[i]
+    return -1

@@ -1,0 +1,56 @@
+"""Texts as Arrow keeps them: bytes end to end and offsets, the form the kernels read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lanner.errors import DataError
+
+_TEXT_TYPES = frozenset({"string", "large_string", "string_view", "binary", "large_binary", "binary_view"})
+_EMPTY = np.zeros(1, np.uint8)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """True for the Arrow types whose values are texts (a dictionary of texts too)."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return str(kind) in _TEXT_TYPES
+
+
+def plain_texts(array: pa.Array) -> pa.Array:
+    """`array` as string or large_string: dictionaries unpacked, views copied, bytes checked to be UTF-8.
+
+    Raises DataError when bytes are not UTF-8.
+    """
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return array
+    if pa.types.is_dictionary(kind):
+        return plain_texts(array.dictionary_decode())
+    try:
+        return array.cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise DataError(f"bytes that are not UTF-8 where texts are expected: {error}") from error
+
+
+def text_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes (uint8) and offsets (int32 or int64 [n + 1]) of an array of `plain_texts`; no copy is made.
+
+    Where the array has nulls their offsets mean nothing.
+    """
+    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    _, offsets, data = array.buffers()
+    if offsets is None:
+        return _EMPTY, np.zeros(len(array) + 1, width)
+    start = array.offset
+    view = np.frombuffer(offsets, width)[start : start + len(array) + 1] if offsets.size else np.zeros(1, width)
+    return (np.frombuffer(data, np.uint8) if data is not None and data.size else _EMPTY), view
+
+
+def list_buffers(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """The same form from byte strings."""
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    data = b"".join(texts)
+    return (np.frombuffer(data, np.uint8) if data else _EMPTY), offsets
