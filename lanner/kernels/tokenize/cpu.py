@@ -1,0 +1,233 @@
+"""The Numba tokenizer: one pass over the bytes that converts and validates.
+
+Field readers take `(text, at)` with `at` on the first byte of a field and return `(code, value, at)` with `at` on the
+byte that ended it; the row loop then checks that byte. The text ends in a newline followed by 8 spare bytes, so that
+no read leaves it. Rows that fail are read a second time by `_diagnose`, which is slow and exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from lanner.kernels.tokenize.codes import (
+    DIGIT,
+    FIELDS,
+    HEX_DIGIT,
+    HEX_LENGTH,
+    LABEL,
+    MISSING,
+    OVERFLOW,
+    PRESENT,
+)
+from lanner.kernels.tokenize.words import (
+    TOPS,
+    decimal_value,
+    digit_marks,
+    hex_value,
+    letter_marks,
+    load64,
+    trailing_zeros,
+)
+
+NEWLINE = np.uint8(10)
+RETURN = np.uint8(13)
+MINUS = np.uint8(45)
+POINT = np.uint8(46)
+ZERO = np.uint8(48)
+LIMIT = np.uint64(2**63)
+
+
+@numba.njit(nogil=True, cache=True)
+def count_lines(text: Any) -> int:
+    """Number of newlines in `text`."""
+    lines = 0
+    for byte in text:
+        lines += byte == NEWLINE
+    return lines
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _ends_line(text: Any, at: int) -> bool:
+    return text[at] == NEWLINE or (text[at] == RETURN and text[at + 1] == NEWLINE)
+
+
+@numba.njit(nogil=True, cache=True)
+def _long_integer(text: Any, at: int) -> Any:
+    """An integer of any length at the first of its digits: (code, magnitude, end)."""
+    magnitude, begin = np.uint64(0), at
+    while np.uint8(text[at] - ZERO) < 10:
+        digit = np.uint64(text[at] - ZERO)
+        if magnitude > (LIMIT - digit) // np.uint64(10):
+            return OVERFLOW, np.uint64(0), at
+        magnitude = magnitude * np.uint64(10) + digit
+        at += 1
+    return (PRESENT if at > begin else DIGIT), magnitude, at
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _integer(text: Any, at: int, delimiter: Any) -> Any:
+    """An optional minus and digits, or nothing at all (missing): (code, int64 value, end)."""
+    first = text[at]
+    if first == delimiter or _ends_line(text, at):
+        return MISSING, np.int64(0), at
+    negative = first == MINUS
+    at += negative
+    word = load64(text, at)
+    length = trailing_zeros(~digit_marks(word) & TOPS) >> np.uint64(3)
+    if np.uint64(0) < length < np.uint64(8):
+        magnitude = decimal_value(word << (np.uint64(64) - (length << np.uint64(3))))
+        at += np.int64(length)
+        return PRESENT, (-np.int64(magnitude) if negative else np.int64(magnitude)), at
+    code, magnitude, at = _long_integer(text, at)
+    if magnitude == LIMIT and not negative:
+        code = OVERFLOW
+    return code, (np.int64(np.uint64(0) - magnitude) if negative else np.int64(magnitude)), at
+
+
+@numba.njit(nogil=True, cache=True)
+def _short_hex(text: Any, at: int) -> Any:
+    """A hexadecimal number that is not exactly eight digits long: (code, value, end)."""
+    value, begin = np.uint64(0), at
+    while True:
+        char = text[at]
+        if np.uint8(char - ZERO) < 10:
+            digit = np.uint64(char - ZERO)
+        elif np.uint8((char | 32) - 97) < 6:
+            digit = np.uint64((char | 32) - 87)
+        else:
+            break
+        value = (value << np.uint64(4)) | digit
+        at += 1
+        if at - begin > 8:
+            return HEX_LENGTH, np.uint64(0), at
+    return (PRESENT if at > begin else HEX_DIGIT), value, at
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _hexadecimal(text: Any, at: int, delimiter: Any) -> Any:
+    """One to eight hexadecimal digits, or nothing at all (missing): (code, uint64 value, end)."""
+    if text[at] == delimiter or _ends_line(text, at):
+        return MISSING, np.uint64(0), at
+    word = load64(text, at)
+    letters = letter_marks(word)
+    if (digit_marks(word) | letters) == TOPS and (text[at + 8] == delimiter or _ends_line(text, at + 8)):
+        return PRESENT, hex_value(word, letters), at + 8
+    return _short_hex(text, at)
+
+
+@numba.njit(nogil=True, cache=True)
+def _soft_label(text: Any, at: int) -> Any:
+    """A plain decimal number from 0 to 1 (`0.3`, `1`, `.5`): (code, value, end)."""
+    mantissa, scale, digits, pointed = 0.0, 1.0, 0, False
+    while True:
+        char = text[at]
+        if np.uint8(char - ZERO) < 10:
+            if digits < 17:  # further digits are below double precision
+                mantissa = mantissa * 10.0 + np.float64(char - ZERO)
+                scale *= 10.0 if pointed else 1.0
+            elif not pointed:
+                return LABEL, 0.0, at
+            digits += 1
+        elif char == POINT and not pointed:
+            pointed = True
+        else:
+            break
+        at += 1
+    value = mantissa / scale
+    return (PRESENT if digits > 0 and value <= 1.0 else LABEL), value, at
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _label(text: Any, at: int, soft: bool) -> Any:
+    if soft:
+        return _soft_label(text, at)
+    value = np.uint8(text[at] - ZERO)
+    return (PRESENT if value <= 1 else LABEL), np.float64(value), at + 1
+
+
+@numba.njit(nogil=True, cache=True)
+def _skip_line(text: Any, at: int) -> int:
+    while text[at] != NEWLINE:
+        at += 1
+    return at
+
+
+@numba.njit(nogil=True, cache=True)
+def _count_fields(text: Any, begin: int, end: int, delimiter: Any) -> int:
+    fields = 1
+    for at in range(begin, end):
+        fields += text[at] == delimiter
+    return fields
+
+
+@numba.njit(nogil=True, cache=True)
+def tokenize(
+    text: Any, delimiter: Any, labelled: bool, soft: bool, fill: Any, labels: Any, numbers: Any, number_missing: Any,
+    keys: Any, key_missing: Any, errors: Any,
+) -> Any:  # fmt: skip
+    """Read every line of `text`; returns (rows, lines, bad rows).
+
+    `errors` takes one row per bad line: its 0-based line, code, field, number of fields seen, begin, end.
+    """
+    numeric, categorical, end = numbers.shape[1], keys.shape[0], text.shape[0] - 8
+    label_fields = 1 if labelled else 0
+    fields = label_fields + numeric + categorical
+    at = row = line = bad = 0
+    while at < end:
+        begin = at
+        if fields > 1 and _ends_line(text, at):  # a blank line is no row
+            at = _skip_line(text, at) + 1
+            line += 1
+            continue
+        code, field = PRESENT, 0
+        if labelled:
+            code, label, at = _label(text, at, soft)
+            labels[row] = label
+            field = 1
+            if code >= PRESENT and field < fields:
+                if text[at] == delimiter:
+                    at += 1
+                else:
+                    code = LABEL
+        k = 0
+        while code >= PRESENT and k < numeric:
+            code, number, at = _integer(text, at, delimiter)
+            missing = code == MISSING
+            number_missing[row, k] = missing
+            numbers[row, k] = number
+            if missing:
+                numbers[row, k] = fill
+            k += 1
+            field += 1
+            if field < fields:
+                if text[at] != delimiter and code >= PRESENT:
+                    code = DIGIT
+                at += 1
+        k = 0
+        while code >= PRESENT and k < categorical:
+            code, key, at = _hexadecimal(text, at, delimiter)
+            keys[k, row] = np.uint32(key)
+            key_missing[k, row] = code == MISSING
+            k += 1
+            field += 1
+            if field < fields:
+                if text[at] != delimiter and code >= PRESENT:
+                    code = HEX_DIGIT
+                at += 1
+        if code >= PRESENT and _ends_line(text, at):
+            at += 1 + (text[at] == RETURN)
+            row += 1
+        else:
+            stop = _skip_line(text, begin)
+            seen = _count_fields(text, begin, stop, delimiter)
+            if code >= PRESENT:  # the last field goes on
+                code = HEX_DIGIT if categorical else (DIGIT if numeric else LABEL)
+            errors[bad, 0], errors[bad, 1], errors[bad, 2] = line, (code if seen == fields else FIELDS), field - 1
+            errors[bad, 3], errors[bad, 4], errors[bad, 5] = seen, begin, stop
+            bad += 1
+            at = stop + 1
+        line += 1
+    return row, line, bad
