@@ -1,0 +1,90 @@
+"""`Loader`: batches of a split, read ahead by background threads, in an order that can be resumed anywhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from lanner.data.batch import Batch
+from lanner.data.split import Split
+from lanner.errors import ConfigError, DataError
+from lanner.kernels.permutation import permute
+
+
+class Loader:
+    """Cuts a split into global batches of `batch_size` rows, the last one as short as it comes out.
+
+    With `shuffle` the rows of epoch n stand in a pseudo-random order given by `seed` and n alone (see
+    `lanner.kernels.permutation`). Rank r of `world_size` gets its contiguous share of every global batch, which
+    may be 0 rows, so all ranks make the same number of steps and the batches do not depend on the number of ranks.
+    `workers` threads keep up to `prefetch` batches ready; the order does not depend on their number.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        prefetch: int = 2,
+        workers: int = 1,
+    ) -> None:
+        """Raises ConfigError for an option out of range, DataError when the split has no rows."""
+        for name, value in (("batch_size", batch_size), ("world_size", world_size), ("workers", workers)):
+            if value < 1:
+                raise ConfigError(f"loader: {name} is {value}; expected at least 1")
+        if not 0 <= rank < world_size:
+            raise ConfigError(f"loader: rank is {rank}; expected 0..{world_size - 1}")
+        if prefetch < 0:
+            raise ConfigError(f"loader: prefetch is {prefetch}; expected at least 0")
+        if not split.rows:
+            raise DataError(f"{split.name}: no rows")
+        self.split, self.batch_size, self.shuffle, self.seed = split, batch_size, shuffle, seed
+        self.rank, self.world_size, self.prefetch, self.workers = rank, world_size, prefetch, workers
+
+    def __len__(self) -> int:
+        """Global batches in an epoch, the same on every rank."""
+        return -(-self.split.rows // self.batch_size)
+
+    def share(self, batch: int) -> tuple[int, int]:
+        """First place and the place after the last that this rank gets of global batch number `batch`."""
+        first = batch * self.batch_size
+        rows = min(self.batch_size, self.split.rows - first)
+        return first + rows * self.rank // self.world_size, first + rows * (self.rank + 1) // self.world_size
+
+    def read(self, epoch: int, batch: int) -> Batch:
+        """This rank's share of one global batch of one epoch, read on the caller's thread."""
+        if not 0 <= batch < len(self):
+            raise IndexError(f"batch {batch} of {len(self)}")
+        begin, end = self.share(batch)
+        if not self.shuffle:
+            return self.split.slice(begin, end)
+        return self.split.take(permute(begin, end, self.split.rows, self.seed, epoch))
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of epoch `number` from global batch `start` on.
+
+        An error while reading ahead is raised in place of its batch, as it was. Threads end with the iterator: when
+        it is used up, closed or dropped.
+        """
+        if not 0 <= start <= len(self):
+            raise ConfigError(f"loader: epoch {number} cannot start at batch {start}; it has {len(self)}")
+        if not self.prefetch:
+            return (self.read(number, batch) for batch in range(start, len(self)))
+        return self._read_ahead(number, start)
+
+    def _read_ahead(self, number: int, start: int) -> Iterator[Batch]:
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="lanner-loader")
+        ready: deque[Future[Batch]] = deque()
+        try:
+            for batch in range(start, len(self)):
+                ready.append(pool.submit(self.read, number, batch))
+                if len(ready) > self.prefetch:
+                    yield ready.popleft().result()
+            while ready:
+                yield ready.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
