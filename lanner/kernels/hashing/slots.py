@@ -12,7 +12,7 @@ import numba as nb
 import numpy as np
 
 from lanner.kernels.hashing.cpu import Word, bucket_of
-from lanner.kernels.hashing.prefetch import prefetch
+from lanner.kernels.simd import prefetch
 
 AHEAD = 16
 ONE = np.uint64(1)
