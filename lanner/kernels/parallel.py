@@ -33,11 +33,14 @@ def run(kernel: Callable[..., Any], count: int, *args: Any, grain: int = 1, piec
     `grain` is the least work worth a thread of its own: fewer than two grains run on the caller's thread. The
     caller's thread takes its share. The first error of any range is raised, after the others have ended.
     """
+    if count < 2 * grain:  # asked first: counting the threads costs more than a small kernel
+        if count:
+            kernel(0, count, *args)
+        return
     workers = threads()
     pieces = min(workers * pieces_per_thread, count // max(grain, 1))
     if workers == 1 or pieces < 2:
-        if count:
-            kernel(0, count, *args)
+        kernel(0, count, *args)
         return
     bounds = [count * k // pieces for k in range(pieces + 1)]
     run_all([partial(kernel, bounds[k], bounds[k + 1], *args) for k in range(pieces)])

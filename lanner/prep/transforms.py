@@ -19,15 +19,17 @@ training rows). A std of 0 counts as 1. Results beyond float32 are cut to its la
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from lanner.errors import DataError, SchemaError
+from lanner.kernels.numeric import CODES, Rules, transform
 from lanner.schema import Dense
 
 FITTED = {"log_minus_min_plus2": ("minimum",), "standard": ("mean", "std"), "log1p_standard": ("mean", "std")}
 """Parameters that a transform needs and that are fitted on the training rows where the schema does not give them."""
-
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 def check(dense: Dense) -> None:
@@ -47,60 +49,67 @@ def check(dense: Dense) -> None:
         raise SchemaError(f"{where}: boundaries {dense.parameters['boundaries']} do not ascend")
 
 
-def apply(dense: Dense, column: np.ndarray) -> np.ndarray:
-    """Transform one column: float64 [n] with NaN for missing → float32 [n].
+class Transforms:
+    """The transforms of all dense columns of a schema, checked and ready.
 
-    Raises DataError naming column, row and value where a value is infinite. `check` the feature beforehand.
+    Raises SchemaError like `check`.
     """
-    values = filled(dense, column)
-    if np.isinf(values).any():
-        row = int(np.flatnonzero(np.isinf(values))[0])
-        raise DataError(f"dense column {dense.source!r}, row {row}: {values[row]} where a finite number is expected")
-    missing = np.isnan(values)
-    with np.errstate(over="ignore"):
-        values = _transformed(dense, values)
-    values = np.clip(values, -_LARGEST, _LARGEST)
-    values[missing] = 0.0
-    result: np.ndarray = values.astype(np.float32)
-    return result
+
+    def __init__(self, dense: Sequence[Dense]) -> None:
+        for feature in dense:
+            check(feature)
+        self._dense = tuple(dense)
+        self._rules = _rules(self._dense)
+
+    def __call__(self, block: np.ndarray) -> np.ndarray:
+        """float64 [rows, D] with NaN for missing → float32 [rows, D].
+
+        Raises DataError naming column, row and value where a value is infinite.
+        """
+        out = transform(self._rules, block)
+        if np.isnan(out).any():
+            row, at = (int(place[0]) for place in np.nonzero(np.isnan(out)))
+            value = block[row, at] if np.isinf(block[row, at]) else self._dense[at].fill
+            source = self._dense[at].source
+            raise DataError(f"dense column {source!r}, row {row}: {value}, expected a finite number")
+        return out
+
+
+def apply(dense: Dense, column: np.ndarray) -> np.ndarray:
+    """Transform one column: float64 [n] with NaN for missing → float32 [n]. Raises like `Transforms`."""
+    return Transforms([dense])(np.asarray(column, np.float64).reshape(-1, 1)).ravel()
 
 
 def filled(dense: Dense, column: np.ndarray) -> np.ndarray:
     """The column with `fill` in place of missing values, where the feature has one (float64)."""
-    if dense.fill is None or dense.transform == "log_shift3_missing0":
-        return np.asarray(column, np.float64)
-    return np.where(np.isnan(column), dense.fill, column)
+    return np.where(np.isnan(column), _fill(dense), column)
 
 
 def before_scaling(dense: Dense, values: np.ndarray) -> np.ndarray:
     """What `mean` and `std` are taken of: the filled values, or their logarithm."""
-    return _log1p(values) if dense.transform == "log1p_standard" else values
-
-
-def _log1p(x: np.ndarray) -> np.ndarray:
-    result: np.ndarray = np.log1p(np.maximum(x, 0.0))
+    if dense.transform != "log1p_standard":
+        return values
+    result: np.ndarray = np.log1p(np.maximum(values, 0.0))
     return result
 
 
-def _transformed(dense: Dense, x: np.ndarray) -> np.ndarray:
-    name = dense.transform
-    if name == "log1p_clip0":
-        return _log1p(x)
-    if name == "log_shift3_missing0":
-        return np.log(np.where(x > -3.0, x + 3.0, 1.0))
-    if name == "log_minus_min_plus2":
-        return np.log(np.maximum(x - _number(dense, "minimum") + 2.0, 1.0))
-    if name in ("standard", "log1p_standard"):
-        return (before_scaling(dense, x) - _number(dense, "mean")) / (_number(dense, "std") or 1.0)
-    if name == "bucketize":
-        return np.searchsorted(_boundaries(dense), x, side="right").astype(np.float64)
-    return x
+def _fill(dense: Dense) -> float:
+    return math.nan if dense.fill is None or dense.transform == "log_shift3_missing0" else dense.fill
 
 
-def _number(dense: Dense, key: str) -> float:
-    value = dense.parameters[key]
-    assert isinstance(value, float)
-    return value
+def _rules(dense: tuple[Dense, ...]) -> Rules:
+    numbers, boundaries = np.zeros((2, len(dense))), [np.zeros(0)]
+    for at, feature in enumerate(dense):
+        known = feature.parameters
+        if feature.transform == "bucketize":
+            begin = sum(len(part) for part in boundaries)
+            boundaries.append(_boundaries(feature))
+            numbers[:, at] = begin, begin + len(boundaries[-1])
+        else:
+            numbers[:, at] = known.get("minimum", known.get("mean", 0.0)), known.get("std", 1.0) or 1.0
+    codes = np.array([CODES[feature.transform] for feature in dense], np.int64)
+    fill = np.array([_fill(feature) for feature in dense], np.float64)
+    return Rules(codes, fill, numbers[0], numbers[1], np.concatenate(boundaries))
 
 
 def _boundaries(dense: Dense) -> np.ndarray:
