@@ -1,0 +1,21 @@
+"""Embedding tables: looked up together, updated in backward by a fused optimizer, stored in files."""
+
+from lanner.embedding.collection import EmbeddingCollection
+from lanner.embedding.initializers import Constant, Initializer, Normal, Uniform
+from lanner.embedding.optimizers import SGD, Adagrad, Adam, Optimizer, RowWiseAdagrad
+from lanner.embedding.tables import FeatureConfig, TableConfig
+
+__all__ = [
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "Constant",
+    "EmbeddingCollection",
+    "FeatureConfig",
+    "Initializer",
+    "Normal",
+    "Optimizer",
+    "RowWiseAdagrad",
+    "TableConfig",
+    "Uniform",
+]

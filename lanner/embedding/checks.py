@@ -1,0 +1,76 @@
+"""What is refused before tables are touched, with errors that name feature, table and value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lanner.data.batch import Bags
+from lanner.embedding.tables import FeatureConfig, TableConfig
+from lanner.errors import DataError, IdRangeError
+from lanner.kernels.lookup import bags_fit
+
+
+def bags(given: Bags) -> None:
+    """Raise DataError unless ids and offsets have usable types and fit together."""
+    for what, tensor, kinds in (
+        ("ids", given.values, (torch.int64, torch.int32)),
+        ("offsets", given.offsets, (torch.int64, torch.int32)),
+        ("weights", given.weights, (torch.float32,)),
+    ):
+        if tensor is None:
+            continue
+        if tensor.dtype not in kinds:
+            expected = " or ".join(str(kind) for kind in kinds)
+            raise DataError(f"bags: {what} are {tensor.dtype}, expected {expected}")
+        if tensor.device.type != "cpu" or tensor.dim() != 1:
+            shape = tuple(tensor.shape)
+            raise DataError(f"bags: {what} are {shape} on {tensor.device}, expected one dimension on the CPU")
+    if given.weights is not None and given.weights.requires_grad:
+        raise DataError("bags: no gradient flows to per-id weights; detach them")
+    if not bags_fit(given.values, given.offsets, given.weights, len(given.names)):
+        given.validate()
+        raise DataError(f"bags: {given.values.numel()} ids do not fit {len(given.names)} features")
+
+
+class BadId(NamedTuple):
+    """An id outside its table."""
+
+    feature: FeatureConfig
+    table: TableConfig
+    value: int
+    sample: int
+    strays: int  # how many ids of this feature are out of range
+
+
+def out_of_range(given: Bags, features: Sequence[FeatureConfig], tables: Mapping[str, TableConfig]) -> Iterator[BadId]:
+    """For each feature with ids outside its table, the first of them and their number."""
+    batch = given.batch_size
+    for feature in features:
+        at = given.names.index(feature.name)
+        table = tables[feature.table]
+        begin, end = _span(given.offsets, at * batch, (at + 1) * batch)
+        ids = given.values[begin:end]
+        bad = torch.nonzero((ids < 0) | (ids >= table.rows))
+        if bad.numel():
+            position = begin + int(bad[0])
+            yield BadId(feature, table, int(given.values[position]), _bag(given.offsets, position) % batch, bad.numel())
+
+
+def range_error(bad: BadId) -> IdRangeError:
+    """The error for `bad`."""
+    return IdRangeError(
+        f"table {bad.table.name!r}: id {bad.value} of feature {bad.feature.name!r} (sample {bad.sample}) is outside "
+        f"its {bad.table.rows} rows; expected 0 <= id < {bad.table.rows}"
+    )
+
+
+def _span(offsets: Tensor | None, first: int, last: int) -> tuple[int, int]:
+    return (first, last) if offsets is None else (int(offsets[first]), int(offsets[last]))
+
+
+def _bag(offsets: Tensor | None, position: int) -> int:
+    return position if offsets is None else int(torch.searchsorted(offsets, position, right=True)) - 1

@@ -1,0 +1,44 @@
+"""The autograd node of an embedding collection: its backward updates the tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from lanner.data.batch import Bags
+from lanner.embedding.pending import Pending
+from lanner.errors import LannerError
+
+if TYPE_CHECKING:
+    from lanner.embedding.collection import EmbeddingCollection
+
+
+class FusedLookup(Function):
+    """Forward looks up; backward takes the optimizer step (or stores it, when updates are deferred).
+
+    `anchor` is a scalar that requires a gradient, so that autograd always reaches backward.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, collection: EmbeddingCollection, bags: Bags) -> Tensor:
+        """[B, width]"""
+        out, winners = collection.forward_for_backward(bags)
+        ctx.collection, ctx.names, ctx.winners, ctx.used = collection, bags.names, winners, False
+        ctx.save_for_backward(bags.values, bags.offsets, bags.weights)  # backward refuses them if changed in place
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
+        """Update the rows; autograd gets no gradient from here."""
+        values, offsets, weights = ctx.saved_tensors
+        if ctx.used:
+            raise LannerError("embedding: backward ran twice over one forward, whose rows are updated already")
+        ctx.used = True
+        gradient = gradient.to(torch.float32).contiguous()
+        ctx.collection.take_gradient(Pending(Bags(ctx.names, values, offsets, weights), gradient, ctx.winners))
+        return None, None, None

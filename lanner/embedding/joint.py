@@ -1,0 +1,89 @@
+"""`JointTable`: all tables of one width and optimizer, in one allocation, with their optimizer state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lanner.embedding import initializers
+from lanner.embedding.optimizers import SGD, Adagrad, Adam, Optimizer, RowWiseAdagrad
+from lanner.embedding.tables import TableConfig
+from lanner.kernels import memory
+from lanner.kernels.update import Rule, Step
+
+_RULES = {SGD: Rule.SGD, Adagrad: Rule.ADAGRAD, RowWiseAdagrad: Rule.ROWWISE_ADAGRAD, Adam: Rule.ADAM}
+
+
+class JointTable:
+    """Tables lying one after another in one float32 array [rows, dim]; `spans` says where each one lies."""
+
+    def __init__(self, tables: Sequence[TableConfig], optimizer: Optimizer, seed: int) -> None:
+        self.dim, self.own_optimizer = tables[0].dim, tables[0].optimizer
+        self.spans: dict[str, slice] = {}
+        rows = 0
+        for table in tables:
+            self.spans[table.name] = slice(rows, rows + table.rows)
+            rows += table.rows
+        self._adopt(memory.zeros((rows, self.dim), np.float32))
+        for table in tables:
+            block = self._array[self.spans[table.name]]
+            initializers.fill(block, table.initializer, table.name, table.rows, seed)
+        self.set_optimizer(self.own_optimizer or optimizer)
+
+    def _adopt(self, array: np.ndarray) -> None:
+        self._array = array
+        self.weights: Tensor = torch.from_numpy(array)
+
+    def set_optimizer(self, optimizer: Optimizer) -> None:
+        """Use `optimizer` from now on, with fresh state."""
+        self.optimizer = optimizer
+        self.rule = _RULES[type(optimizer)]
+        rows = self.weights.shape[0]
+        shape = (rows,) if self.rule is Rule.ROWWISE_ADAGRAD else (rows, self.dim)
+        self.states = {name: torch.from_numpy(memory.zeros(shape, np.float32)) for name in optimizer.states}
+        if isinstance(optimizer, Adagrad | RowWiseAdagrad) and optimizer.initial_accumulator:
+            self.states["sum"].fill_(optimizer.initial_accumulator)
+
+    def step(self, count: int, learning_rate_scale: float, gradient_scale: float) -> Step:
+        """The numbers of step number `count` (from 1) for the kernels."""
+        optimizer, rate = self.optimizer, self.optimizer.lr * learning_rate_scale
+        if isinstance(optimizer, Adam):
+            beta1, beta2 = optimizer.betas
+            rate /= 1 - beta1**count
+            correction = 1 / math.sqrt(1 - beta2**count)
+            return Step(self.rule, rate, optimizer.eps, beta1, beta2, correction, gradient_scale)
+        eps = 0.0 if isinstance(optimizer, SGD) else optimizer.eps
+        return Step(self.rule, rate, eps, scale=gradient_scale)
+
+    def nbytes(self) -> int:
+        """Bytes of weights and state."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in (self.weights, *self.states.values()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {key: value for key, value in self.__dict__.items() if key not in ("weights", "states", "_array")}
+        return {**kept, "arrays": (self._array, {name: state.numpy() for name, state in self.states.items()})}
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        weights, states = values.pop("arrays")
+        self.__dict__.update(values)
+        self._adopt(_on_huge_pages(weights))
+        self.states = {name: torch.from_numpy(_on_huge_pages(state)) for name, state in states.items()}
+
+
+def _on_huge_pages(array: np.ndarray) -> np.ndarray:
+    copy = memory.zeros(array.shape, array.dtype)
+    copy[:] = array
+    return copy
+
+
+def allocate(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int) -> list[JointTable]:
+    """Joint tables for `tables`: one for each width and own optimizer."""
+    together: dict[tuple[int, Optimizer | None], list[TableConfig]] = {}
+    for table in tables:
+        together.setdefault((table.dim, table.optimizer), []).append(table)
+    return [JointTable(group, optimizer, seed) for group in together.values()]
