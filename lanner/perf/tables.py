@@ -1,0 +1,86 @@
+"""The figures of a run as rows and columns, for the terminal, CSV and HTML alike."""
+
+from __future__ import annotations
+
+from lanner.perf.results import Level, Report
+
+PARTS = {
+    "wait": "client wait",
+    "send": "client send",
+    "network": "network + front end",
+    "queue": "server queue",
+    "compute_input": "compute input",
+    "compute_infer": "compute infer",
+    "compute_output": "compute output",
+    "receive": "client receive",
+}
+"""The parts of the mean latency, in the order in which a request passes them."""
+
+Cell = float | int | None
+
+
+def row(level: Level, report: Report) -> dict[str, Cell]:
+    """All figures of one level; latencies in milliseconds, None for what is not known."""
+    latency, parts = level.latency, level.breakdown
+    return {
+        report.load_name: level.load,
+        "batch": report.settings.batch,
+        "requests": level.requests,
+        "errors": level.errors,
+        "unanswered": level.unanswered,
+        "rows_per_s": level.rows_per_s,
+        "requests_per_s": level.requests_per_s,
+        **{f"{name}_ms": getattr(latency, name, None) for name in ("mean", "p50", "p90", "p95", "p99", "max")},
+        **{f"{part}_ms": getattr(parts, part, None) for part in PARTS},
+        "rows_per_execution": level.rows_per_execution,
+        "client_cpu": level.client_cpu,
+        "spread": level.spread,
+        "seconds": level.seconds,
+    }
+
+
+def latency_table(report: Report) -> tuple[list[str], list[list[Cell]]]:
+    """Throughput and percentiles, a row for each level."""
+    names = ["rows_per_s", "requests_per_s", "requests", "errors", "unanswered"]
+    names += [f"{name}_ms" for name in ("mean", "p50", "p90", "p95", "p99", "max")]
+    titles = [report.load_name, "rows/s", "req/s", "requests", "errors", "unanswered"]
+    titles += ["mean ms", "p50", "p90", "p95", "p99", "max"]
+    return titles, _select(report, names)
+
+
+def parts_table(report: Report) -> tuple[list[str], list[list[Cell]]]:
+    """The parts of the mean latency, a row for each level."""
+    names = [*(f"{part}_ms" for part in PARTS), "rows_per_execution", "client_cpu"]
+    return [report.load_name, *PARTS.values(), "rows/execution", "client CPU"], _select(report, names)
+
+
+def _select(report: Report, names: list[str]) -> list[list[Cell]]:
+    rows = [row(level, report) for level in report.levels]
+    return [[level[report.load_name], *(level[name] for name in names)] for level in rows]
+
+
+def notes(report: Report) -> list[str]:
+    """What a reader of the figures must know, one sentence each."""
+    found = []
+    if report.interrupted:
+        found.append("interrupted: the last level is shorter than asked for, and later ones are missing")
+    for level in report.levels:
+        place = f"{report.load_name} {level.load:g}"
+        found += [f"{place}: {count:,} x {text}" for text, count in list(level.error_texts.items())[:3]]
+        if level.unanswered:
+            found.append(f"{place}: {level.unanswered:,} requests were given up unanswered")
+        if level.client_cpu > 0.9:
+            found.append(f"{place}: the client used a whole core; it may be the client that limits the throughput")
+    if report.settings.latency_limit:
+        found.append(_best(report))
+    return found
+
+
+def _best(report: Report) -> str:
+    limit, best = report.settings.latency_limit, report.best
+    if best is None or best.latency is None:
+        return f"no level keeps p99 within {limit:g} ms"
+    return (
+        f"highest throughput with p99 within {limit:g} ms: {best.rows_per_s:,.0f} rows/s "
+        f"at {report.load_name} {best.load:g} (p99 {best.latency.p99:.3g} ms)"
+    )
