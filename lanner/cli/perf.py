@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lanner.cli.console import Json, people, print_json, print_table
+from lanner.cli.console import Json, people, print_json
 from lanner.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from lanner.perf import Level, Report, Settings
+    from lanner.perf.tables import Cell
 
 
 def perf(
@@ -141,7 +142,22 @@ def _show(report: Report) -> None:
 
     settings = report.settings
     title = f"{settings.name} at {settings.url}: {settings.protocol}, {settings.batch} rows a request"
-    print_table(title, *latency_table(report))
-    print_table("where the mean latency goes (ms per request)", *parts_table(report))
+    _table(f"{title}; latency in ms", *latency_table(report))
+    _table("where the mean latency goes (ms), rows per execution, the client's share of a core", *parts_table(report))
     for note in notes(report):
         people.print(note, markup=False)
+
+
+def _table(title: str, titles: list[str], rows: list[list[Cell]]) -> None:
+    """A table without frames: eleven columns must fit in a terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from lanner.perf.tables import text
+
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in titles:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for cells in rows:
+        table.add_row(*map(text, cells))
+    people.print(table)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape
 
 from lanner.perf.results import Report
-from lanner.perf.tables import Cell, latency_table, notes, parts_table
+from lanner.perf.tables import PARTS, Cell, latency_table, notes, parts_table, text
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }
@@ -39,6 +39,7 @@ def page(report: Report, png: bytes) -> str:
         _table(*latency_table(report)),
         "<h2>Where the mean latency goes (ms per request)</h2>",
         _table(*parts_table(report)),
+        f"<p>In order: {escape(', '.join(PARTS.values()))}; rows in each execution; client's share of a core.</p>",
         "<h2>Notes</h2>" if notes(report) else "",
         _list(notes(report)),
         "<h2>Settings</h2>",
@@ -52,7 +53,7 @@ def page(report: Report, png: bytes) -> str:
 
 def _table(titles: list[str], rows: list[list[Cell]]) -> str:
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    body = "\n".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in cells) + "</tr>" for cells in rows)
+    body = "\n".join("<tr>" + "".join(f"<td>{escape(text(cell))}</td>" for cell in cells) + "</tr>" for cells in rows)
     return f'<div class="scroll"><table>\n<tr>{head}</tr>\n{body}\n</table></div>'
 
 
@@ -64,11 +65,3 @@ def _list(items: Iterable[str]) -> str:
 def _facts(facts: dict[str, object]) -> str:
     lines = "".join(f"<tr><td>{escape(key)}</td><td>{escape(str(value))}</td></tr>" for key, value in facts.items())
     return f'<table class="settings">{lines}</table>'
-
-
-def _cell(cell: Cell) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, int) or cell >= 1000:
-        return f"{cell:,.0f}"
-    return f"{cell:.2f}" if cell >= 10 else f"{cell:.3f}"

@@ -26,13 +26,13 @@ def draw(report: Report) -> bytes:
     from matplotlib.figure import Figure
 
     levels = [level for level in report.levels if level.latency]
-    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    figure = Figure(figsize=(14, 5.2), layout="constrained")
     FigureCanvasAgg(figure)
     settings = report.settings
     figure.suptitle(
         f"{settings.name} at {settings.url}: {settings.protocol}, {settings.batch} rows a request", fontweight="bold"
     )
-    left, right = figure.subplots(1, 2)
+    left, right = figure.subplots(1, 2, width_ratios=(5, 4))
     _percentiles(left, levels, report)
     _parts(right, levels, report)
     png = io.BytesIO()
@@ -60,13 +60,13 @@ def _percentiles(axes: Axes, levels: list[Level], report: Report) -> None:
         axes.yaxis.set_major_formatter("{x:g}")
     else:
         axes.set_ylim(bottom=0)
-    axes.set_xlim(left=0)
-    axes.margins(y=0.1)
+    axes.set_xlim(0, 1.08 * max(throughput, default=1.0))
+    axes.margins(y=0.12)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set(title=f"Latency against throughput (numbers: {report.load_name})", xlabel="rows/s", ylabel="ms")
     axes.grid(alpha=0.3)
     if levels:
-        axes.legend(loc="best", fontsize=9)
+        axes.legend(loc="upper left", fontsize=9)
 
 
 def _parts(axes: Axes, levels: list[Level], report: Report) -> None:
@@ -86,4 +86,4 @@ def _parts(axes: Axes, levels: list[Level], report: Report) -> None:
     axes.set_axisbelow(True)
     if levels:
         handles, labels = axes.get_legend_handles_labels()
-        axes.legend(handles[::-1], labels[::-1], loc="best", fontsize=9)
+        axes.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=9)

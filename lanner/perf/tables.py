@@ -18,6 +18,8 @@ PARTS = {
 
 Cell = float | int | None
 
+LOAD_TITLES = {"concurrency": "conc", "rate": "rate"}
+
 
 def row(level: Level, report: Report) -> dict[str, Cell]:
     """All figures of one level; latencies in milliseconds, None for what is not known."""
@@ -40,18 +42,27 @@ def row(level: Level, report: Report) -> dict[str, Cell]:
 
 
 def latency_table(report: Report) -> tuple[list[str], list[list[Cell]]]:
-    """Throughput and percentiles, a row for each level."""
+    """Throughput and percentiles (ms), a row for each level."""
     names = ["rows_per_s", "requests_per_s", "requests", "errors", "unanswered"]
     names += [f"{name}_ms" for name in ("mean", "p50", "p90", "p95", "p99", "max")]
-    titles = [report.load_name, "rows/s", "req/s", "requests", "errors", "unanswered"]
-    titles += ["mean ms", "p50", "p90", "p95", "p99", "max"]
-    return titles, _select(report, names)
+    titles = ["rows/s", "req/s", "good", "failed", "lost", "mean", "p50", "p90", "p95", "p99", "max"]
+    return [LOAD_TITLES[report.load_name], *titles], _select(report, names)
 
 
 def parts_table(report: Report) -> tuple[list[str], list[list[Cell]]]:
     """The parts of the mean latency, a row for each level."""
     names = [*(f"{part}_ms" for part in PARTS), "rows_per_execution", "client_cpu"]
-    return [report.load_name, *PARTS.values(), "rows/execution", "client CPU"], _select(report, names)
+    titles = ["wait", "send", "net", "queue", "input", "infer", "output", "recv", "rows/ex", "CPU"]
+    return [LOAD_TITLES[report.load_name], *titles], _select(report, names)
+
+
+def text(cell: Cell) -> str:
+    """A figure for people: milliseconds to a hundredth, large numbers whole."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, int) or cell >= 100 or cell == int(cell):
+        return f"{cell:,.0f}"
+    return f"{cell:.1f}" if cell >= 10 else f"{cell:.2f}"
 
 
 def _select(report: Report, names: list[str]) -> list[list[Cell]]:
