@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from lanner.data.batch import Batch
@@ -64,7 +64,7 @@ class Loader:
             return self.split.slice(begin, end)
         return self.split.take(permute(begin, end, self.split.rows, self.seed, epoch))
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+    def epoch(self, number: int, start: int = 0) -> Generator[Batch, None, None]:
         """The batches of epoch `number` from global batch `start` on.
 
         An error while reading ahead is raised in place of its batch, as it was. Threads end with the iterator: when
@@ -76,7 +76,7 @@ class Loader:
             return (self.read(number, batch) for batch in range(start, len(self)))
         return self._read_ahead(number, start)
 
-    def _read_ahead(self, number: int, start: int) -> Iterator[Batch]:
+    def _read_ahead(self, number: int, start: int) -> Generator[Batch, None, None]:
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="lanner-loader")
         ready: deque[Future[Batch]] = deque()
         try:

@@ -1,0 +1,51 @@
+"""`lanner train`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lanner.cli.console import Json, people, print_json, print_table
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="Recipe file (YAML).")],
+    changes: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Recipe keys to set.")] = None,
+    json: Json = False,
+) -> None:
+    """Train a model as a recipe says, and evaluate it on the dataset's test rows.
+
+    Any recipe key can be set after it: data and out name the dataset and the run directory, model.dim=16 a
+    hyperparameter, resume=true goes on from the last checkpoint. Ctrl-C writes a checkpoint and ends with 130.
+
+    Example: lanner train examples/recipes/dlrm_criteo.yaml data=criteo/ out=runs/first model.dim=16
+    """
+    from lanner.train.recipe import load
+    from lanner.train.run import train as run
+
+    settings = load(recipe, changes or ())
+    try:
+        result = run(settings)
+    except KeyboardInterrupt:
+        if settings.out:
+            people.print(f"stopped; the last step is kept in {settings.out}: go on with resume=true", markup=False)
+        raise
+    if json:
+        print_json(result)
+    _report(result)
+
+
+def _report(result: dict[str, Any]) -> None:
+    from lanner.train.verdict import EXPLANATIONS
+
+    names = ["auc", "log_loss", "normalized_entropy", "calibration", "rows"]
+    found = {name: result[name] for name in ("train", "valid", "test") if result[name]}
+    print_table("result", ["rows of", *names], [[name, *(row.get(n) for n in names)] for name, row in found.items()])
+    for name, row in found.items():
+        for reason in dict.fromkeys(value for key, value in row.items() if key.endswith("_reason")):
+            people.print(f"{name}: {reason}", markup=False)
+    if result["samples_per_second"]:
+        people.print(f"{result['samples_per_second']:,.0f} samples/s")
+    if not result["healthy"]:
+        people.print(f"warning: {EXPLANATIONS[result['verdict']]}", style="bold yellow", markup=False)

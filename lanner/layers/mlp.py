@@ -1,0 +1,58 @@
+"""Fully connected layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation that also trains on a batch of one row, which has no variance of its own.
+
+    Such a batch (often the last of an epoch) is normalised by the running statistics, which it leaves unchanged.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and x.shape[0] == 1:
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
+
+
+class MLP(nn.Sequential):
+    """Linear layers of `sizes` with ReLU between them, [B, inputs] → [B, sizes[-1]].
+
+    The last layer is linear, or followed by ReLU as well when `activate_last`. `batch_norm` normalises before each
+    activation; `dropout` zeroes that share of each activated output while training. Weights start from
+    N(0, 2/(in+out)) and biases from N(0, 1/out) (variances), as in the DLRM of Facebook and NVIDIA.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        sizes: Sequence[int],
+        activate_last: bool = False,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.out_features = sizes[-1] if sizes else inputs
+        for index, size in enumerate(sizes):
+            self.append(_linear(inputs, size))
+            inputs = size
+            if index == len(sizes) - 1 and not activate_last:
+                break
+            if batch_norm:
+                self.append(BatchNorm(size))
+            self.append(nn.ReLU(inplace=True))
+            if dropout:
+                self.append(nn.Dropout(dropout))
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs)
+    nn.init.normal_(layer.weight, std=math.sqrt(2.0 / (inputs + outputs)))
+    nn.init.normal_(layer.bias, std=math.sqrt(1.0 / outputs))
+    return layer

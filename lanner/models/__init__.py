@@ -1,0 +1,35 @@
+"""One readable file per model, and `build`, which makes any of them from its name and hyperparameters."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from lanner.errors import ConfigError
+from lanner.models.dlrm import DLRM
+from lanner.models.ranking import RankingModel
+from lanner.schema import Schema
+
+__all__ = ["DLRM", "RankingModel", "build", "name_of"]
+
+_MODELS: dict[str, type[RankingModel]] = {"dlrm": DLRM}
+
+
+def build(name: str, schema: Schema, **hyperparameters: Any) -> RankingModel:
+    """The model called `name` for `schema`. Raises ConfigError for an unknown name or hyperparameter."""
+    kind = _MODELS.get(name)
+    if kind is None:
+        raise ConfigError(f"model.name: {name!r}; expected one of {', '.join(sorted(_MODELS))}")
+    allowed = [key for key in inspect.signature(kind.__init__).parameters if key not in ("self", "schema")]
+    for key in hyperparameters:
+        if key not in allowed:
+            raise ConfigError(f"model.{key}: {name} has no such hyperparameter; it has {', '.join(allowed)}")
+    return kind(schema, **hyperparameters)
+
+
+def name_of(model: RankingModel) -> str:
+    """The name under which `build` makes models of this class; raises ConfigError when there is none."""
+    for name, kind in _MODELS.items():
+        if type(model) is kind:
+            return name
+    raise ConfigError(f"{type(model).__name__} is not one of Lanner's models, so it cannot be rebuilt by name")

@@ -1,0 +1,158 @@
+"""Checkpoints: a directory with everything a run needs to go on, or a model needs to be exported.
+
+dense.safetensors             weights and buffers outside the embeddings
+dense_optimizer.safetensors   their optimizer's state
+tables/<name>/                rows by key with their optimizer state
+schema.yaml, vocab/           what ids mean
+recipe.yaml                   the model's name and hyperparameters, and the training settings
+trainer.json                  step, epoch, place in the epoch, random generators
+manifest.json                 written last: a directory without it is unfinished and ignored
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+import safetensors.torch
+import yaml
+from torch import Tensor
+
+from lanner import manifest as manifests
+from lanner import storage
+from lanner.errors import DataError
+from lanner.manifest import Manifest
+from lanner.models import RankingModel, build
+from lanner.schema import Schema
+from lanner.train.run_directory import RunDirectory
+
+KIND = "checkpoint"
+TABLES = "tables"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What goes into a checkpoint beside the model."""
+
+    optimizer: dict[str, Tensor]
+    trainer: dict[str, Any]
+    recipe: dict[str, Any]
+    dataset: str | None = None  # directory whose vocabularies are copied
+
+
+def save(path: str | os.PathLike[str], model: RankingModel, contents: Contents) -> None:
+    """Write a checkpoint directory; whatever an interrupted writer left at `path` is removed first."""
+    storage.remove(path)
+    storage.make_directory(path)
+    write_tensors(storage.join(path, "dense.safetensors"), dense_state(model))
+    write_tensors(storage.join(path, "dense_optimizer.safetensors"), contents.optimizer)
+    model.embedding.embedding_dump(storage.join(path, TABLES))
+    model.schema.save(storage.join(path, "schema.yaml"))
+    _copy_vocabularies(path, model.schema, contents.dataset)
+    storage.write_text(storage.join(path, "recipe.yaml"), yaml.safe_dump(contents.recipe, sort_keys=False))
+    storage.write_text(storage.join(path, "trainer.json"), json.dumps(contents.trainer, indent=2) + "\n")
+    files = {name: manifests.entry(path, name) for name in storage.list_files(path) if name != manifests.NAME}
+    info = {"step": contents.trainer.get("step", 0), "model": contents.recipe["model"]["name"]}
+    manifests.write(path, Manifest(kind=KIND, fingerprint=model.schema.fingerprint(), files=files, info=info))
+
+
+def open_checkpoint(path: str | os.PathLike[str]) -> tuple[Manifest, Schema]:
+    """Manifest and schema of a finished checkpoint, its files checked by size. Raises DataError, SchemaError."""
+    manifest = manifests.read(path, KIND)
+    manifests.verify(path, manifest)
+    schema = Schema.load(storage.join(path, "schema.yaml"))
+    if schema.fingerprint() != manifest.fingerprint:
+        raise DataError(f"{path}: schema.yaml was changed after the checkpoint was written")
+    return manifest, schema
+
+
+def load_model(path: str | os.PathLike[str]) -> RankingModel:
+    """The model of a checkpoint or run directory with its weights, in evaluation mode, without optimizer state."""
+    path = resolve(path)
+    _, schema = open_checkpoint(path)
+    hyperparameters = dict(read_recipe(path)["model"])
+    model = build(hyperparameters.pop("name"), schema, **hyperparameters)
+    load_weights(path, model)
+    return model.eval()
+
+
+def load_weights(path: str | os.PathLike[str], model: RankingModel, optimizer_state: bool = False) -> None:
+    """Load dense weights and tables into `model`, with the tables' optimizer state where that is wanted.
+
+    Raises DataError naming what is missing or does not fit.
+    """
+    tensors = read_tensors(storage.join(path, "dense.safetensors"))
+    expected = dense_state(model)
+    for name in expected.keys() | tensors.keys():
+        if name not in tensors or name not in expected:
+            where = "the model" if name in tensors else "the file"
+            raise DataError(f"{path}/dense.safetensors: {name!r} is missing in {where}")
+        if tensors[name].shape != expected[name].shape:
+            shapes = f"{tuple(tensors[name].shape)}, expected {tuple(expected[name].shape)}"
+            raise DataError(f"{path}/dense.safetensors: {name!r} has shape {shapes}")
+    model.load_state_dict(tensors, strict=False)
+    model.embedding.embedding_load(storage.join(path, TABLES), optimizer_state=optimizer_state)
+
+
+def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """`recipe.yaml` of a checkpoint."""
+    values: dict[str, Any] = yaml.safe_load(storage.read_text(storage.join(path, "recipe.yaml")))
+    return values
+
+
+def read_trainer(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """`trainer.json` of a checkpoint."""
+    values: dict[str, Any] = json.loads(storage.read_text(storage.join(path, "trainer.json")))
+    return values
+
+
+def dense_state(model: RankingModel) -> dict[str, Tensor]:
+    """Weights and buffers outside the embeddings, by name."""
+    return {name: t for name, t in model.state_dict().items() if not name.startswith("embedding.")}
+
+
+def resolve(path: str | os.PathLike[str]) -> str:
+    """The checkpoint meant by `path`: itself, or a run directory's best, else its last.
+
+    Raises DataError when there is none.
+    """
+    if storage.exists(storage.join(path, manifests.NAME)):
+        return os.fspath(path)
+    run = RunDirectory(path)
+    found = run.best() or run.last()
+    if found is None:
+        raise DataError(f"{path}: neither a checkpoint nor a run directory with a finished one")
+    return found
+
+
+def latest(path: str | os.PathLike[str]) -> str:
+    """The checkpoint to go on from: `path` itself, or a run directory's last. Raises DataError when there is none."""
+    found = os.fspath(path) if storage.exists(storage.join(path, manifests.NAME)) else RunDirectory(path).last()
+    if found is None:
+        raise DataError(f"{path}: neither a checkpoint nor a run directory with a finished one")
+    return found
+
+
+def write_tensors(path: str, tensors: dict[str, Tensor]) -> None:
+    """Publish `tensors` as a safetensors file."""
+    data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    with storage.publish(path) as file:
+        file.write(data)
+
+
+def read_tensors(path: str) -> dict[str, Tensor]:
+    """Read a safetensors file."""
+    with storage.open_file(path) as file:
+        return safetensors.torch.load(file.read())
+
+
+def _copy_vocabularies(path: str | os.PathLike[str], schema: Schema, dataset: str | None) -> None:
+    for table in schema.tables:
+        if dataset is None or table.vocabulary is None:
+            continue
+        source = storage.join(dataset, table.vocabulary)
+        with storage.open_file(source) as original, storage.publish(storage.join(path, table.vocabulary)) as copy:
+            shutil.copyfileobj(original, copy, 1 << 22)

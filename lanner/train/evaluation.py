@@ -1,0 +1,50 @@
+"""Evaluating a checkpoint on a split of a dataset: what `lanner evaluate` does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lanner import storage
+from lanner.data import Split
+from lanner.schema import Schema
+from lanner.train import checkpoint, metrics
+from lanner.train.inference import predict
+from lanner.train.verdict import judge
+
+
+def evaluate_checkpoint(
+    path: str, split_path: str, batch_size: int = 4096, predictions: str | None = None, quiet: bool = False
+) -> dict[str, Any]:
+    """Metrics, verdict and "healthy" of a checkpoint (or a run's best one) over all rows of a split.
+
+    `predictions` names a Parquet file to write: for each row in order its "row" number, the labels, and one
+    "prediction" (several labels: "prediction_<label>"). Raises SchemaError naming the field in which the schemas of
+    the checkpoint and of the dataset differ.
+    """
+    split = Split.open(split_path)
+    path = checkpoint.resolve(path)
+    _, schema = checkpoint.open_checkpoint(path)
+    schema.require_same(split.schema, path, split_path)
+    found, labels, weight = predict(checkpoint.load_model(path), split, batch_size, quiet).arrays()
+    result = metrics.evaluate(labels, found, [label.name for label in schema.labels], weight)
+    if predictions is not None:
+        write_predictions(predictions, schema, found, labels)
+    verdict = judge(found, labels)
+    return {**result, "verdict": verdict, "healthy": verdict == "ok", "checkpoint": path}
+
+
+def write_predictions(path: str, schema: Schema, predictions: NDArray[Any], labels: NDArray[Any]) -> None:
+    """Publish a Parquet file of labels and predictions [N, L] in row order."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"row": np.arange(len(labels))}
+    columns |= {label.name: labels[:, k] for k, label in enumerate(schema.labels)}
+    several = len(schema.labels) > 1
+    for k, label in enumerate(schema.labels):
+        columns[f"prediction_{label.name}" if several else "prediction"] = predictions[:, k]
+    with storage.publish(path) as file:
+        pq.write_table(pa.table(columns), file)

@@ -1,0 +1,55 @@
+"""A whole training run from a recipe: what `lanner train` does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lanner import storage
+from lanner.data import Dataset
+from lanner.errors import ConfigError, DataError
+from lanner.models import build
+from lanner.train.recipe import Recipe
+from lanner.train.run_directory import RunDirectory
+from lanner.train.trainer import Trainer
+
+
+def train(recipe: Recipe, quiet: bool = False) -> dict[str, Any]:
+    """Train as `recipe` says, evaluate on the test rows where there are some, and return (and write) the result.
+
+    The same as building the model (with the recipe's seed) and a `Trainer` by hand. Raises ConfigError for a missing
+    or occupied directory before anything is read.
+    """
+    if recipe.data is None:
+        raise ConfigError("the recipe names no dataset: give data=DATASET")
+    run = _run_directory(recipe)
+    dataset = Dataset.open(recipe.data)
+    if dataset.train is None or not dataset.train.rows:
+        raise DataError(f"{recipe.data}: the dataset has no training rows")
+    hyperparameters = {"seed": recipe.seed, **recipe.model.hyperparameters}
+    model = build(recipe.model.name, dataset.schema, **hyperparameters)
+    trainer = Trainer(model, **recipe.settings, out=recipe.out, quiet=quiet)
+    if run is not None:
+        if recipe.resume and run.last() is not None:
+            trainer.resume(run.path)
+        storage.write_text(run.file("recipe.yaml"), recipe.to_yaml())
+    result = trainer.fit(dataset.train, dataset.valid)
+    result = {**result, "test": None}
+    if dataset.test is not None and result["verdict"] != "diverged":
+        result["test"], result["verdict"] = trainer.assess(dataset.test)
+        result["healthy"] = result["verdict"] == "ok"
+    if run is not None:
+        run.write_result(result)
+    return result
+
+
+def _run_directory(recipe: Recipe) -> RunDirectory | None:
+    if recipe.out is None:
+        return None
+    run = RunDirectory(recipe.out)
+    if not recipe.resume and storage.exists(run.file("recipe.yaml")):
+        if not recipe.overwrite:
+            raise ConfigError(
+                f"{recipe.out}: holds a run already; go on with resume=true, or replace it: overwrite=true"
+            )
+        run.clear()
+    return run

@@ -1,0 +1,75 @@
+"""A run directory: recipe, checkpoints, metrics and result of one training run.
+
+recipe.yaml, result.json, metrics.jsonl, tensorboard/
+checkpoints/<step>/     the newest few, and the best one
+best, last              text files holding the step of a checkpoint
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from lanner import manifest as manifests
+from lanner import storage
+
+
+class RunDirectory:
+    """Names and bookkeeping of the directory `path`; nothing is created until something is written."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+
+    def file(self, name: str) -> str:
+        return storage.join(self.path, name)
+
+    def checkpoint(self, step: int) -> str:
+        """Path of the checkpoint of a step."""
+        return storage.join(self.path, "checkpoints", str(step))
+
+    def steps(self) -> list[int]:
+        """Steps of the finished checkpoints, rising."""
+        if not storage.is_directory(self.file("checkpoints")):
+            return []
+        names = [name.split("/") for name in storage.list_files(self.file("checkpoints"))]
+        return sorted(int(n[0]) for n in names if len(n) == 2 and n[1] == manifests.NAME and n[0].isdigit())
+
+    def last(self) -> str | None:
+        """The newest finished checkpoint; None when there is none."""
+        steps = self.steps()
+        return self.checkpoint(steps[-1]) if steps else None
+
+    def best(self) -> str | None:
+        """The checkpoint with the best validation metric; None when none was chosen."""
+        step = self._named("best")
+        return None if step is None or step not in self.steps() else self.checkpoint(step)
+
+    def save(self, step: int, write: Callable[[str], None], best: bool, keep: int) -> str:
+        """Write a checkpoint by `write(path)`, name it last (and best), and remove those no longer needed."""
+        path = self.checkpoint(step)
+        if step not in self.steps():
+            write(path)
+        storage.write_text(self.file("last"), f"{step}\n")
+        if best:
+            storage.write_text(self.file("best"), f"{step}\n")
+        kept = {*self.steps()[-keep:], self._named("best")}
+        for old in self.steps():
+            if old not in kept:
+                storage.remove(self.checkpoint(old))
+        return path
+
+    def clear(self) -> None:
+        """Remove what an earlier run left here."""
+        for name in ("checkpoints", "best", "last", "metrics.jsonl", "result.json", "tensorboard", "recipe.yaml"):
+            storage.remove(self.file(name))
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        storage.write_text(self.file("result.json"), json.dumps(result, indent=2, allow_nan=False) + "\n")
+
+    def _named(self, name: str) -> int | None:
+        if not storage.exists(self.file(name)):
+            return None
+        text = storage.read_text(self.file(name)).strip()
+        return int(text) if text.isdigit() else None

@@ -1,0 +1,77 @@
+"""How far training has come: everything a resumed run needs beside weights and optimizer state."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from lanner.train import metrics
+
+
+@dataclass
+class Progress:
+    """Place in training, running sums of the epoch's loss, and the best validation so far."""
+
+    step: int = 0
+    epoch: int = 0
+    first_step: int = 0  # where this `fit` began; a second one goes on counting
+    first_epoch: int = 0
+    batch: int = 0  # batches of this epoch already trained on
+    loss_sum: float = 0.0  # over this epoch's rows
+    loss_rows: int = 0
+    last_epoch_loss: float | None = None
+    best: float | None = None
+    best_step: int | None = None
+    stale: int = 0  # evaluations in a row without a new best
+
+    def add_loss(self, loss: float, rows: int) -> None:
+        self.step += 1
+        self.batch += 1
+        self.loss_sum += loss * rows
+        self.loss_rows += rows
+
+    def end_epoch(self) -> None:
+        self.last_epoch_loss = self.epoch_loss
+        self.epoch, self.batch, self.loss_sum, self.loss_rows = self.epoch + 1, 0, 0.0, 0
+
+    @property
+    def epoch_loss(self) -> float | None:
+        """Mean loss of the rows of this epoch so far; of the last epoch where this one has none yet."""
+        return self.loss_sum / self.loss_rows if self.loss_rows else self.last_epoch_loss
+
+    def judge(self, metric: str, value: float | None) -> bool:
+        """Note an evaluation's metric; True when it is the best so far. An undefined one changes nothing."""
+        if value is None:
+            return False
+        if metrics.improves(metric, value, self.best):
+            self.best, self.best_step, self.stale = value, self.step, 0
+            return True
+        self.stale += 1
+        return False
+
+    def again(self) -> Progress:
+        """The start of another `fit` after this one: counters go on, the best starts afresh."""
+        return Progress(step=self.step, epoch=self.epoch, first_step=self.step, first_epoch=self.epoch)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def random_state() -> dict[str, Any]:
+    """PyTorch's and NumPy's global generators, JSON-able."""
+    name, keys, position, has_gauss, cached = cast(tuple[Any, ...], np.random.get_state(legacy=True))
+    return {
+        "torch": base64.b64encode(torch.get_rng_state().numpy().tobytes()).decode(),
+        "numpy": [name, base64.b64encode(keys.tobytes()).decode(), position, has_gauss, cached],
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Put back what `random_state` gave."""
+    torch.set_rng_state(torch.from_numpy(np.frombuffer(base64.b64decode(state["torch"]), np.uint8).copy()))
+    name, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((name, np.frombuffer(base64.b64decode(keys), np.uint32), position, has_gauss, cached))

@@ -1,0 +1,73 @@
+"""One training step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lanner.data.batch import Batch
+from lanner.models import RankingModel
+from lanner.schema import Schema
+from lanner.train.precision import Precision
+
+
+class TrainingStep:
+    """Forward, loss, backward and every update for one batch.
+
+    The loss is the weighted mean of the samples' cross-entropy, summed over the labels with their loss weights, plus
+    `embedding_l2` times the mean over samples of the summed squares of the embeddings that went in.
+    """
+
+    def __init__(
+        self, model: RankingModel, optimizer: torch.optim.Optimizer, precision: Precision, embedding_l2: float = 0.0
+    ) -> None:
+        self.model, self.optimizer, self.precision, self.embedding_l2 = model, optimizer, precision, embedding_l2
+        self.rates = [group["lr"] for group in optimizer.param_groups]
+        self.label_weights = label_weights(model.schema)
+        self._embedded: Tensor | None = None
+        if embedding_l2:
+            model.embedding.register_forward_hook(self._keep)
+
+    def __call__(self, batch: Batch, factor: float) -> tuple[float, Tensor]:
+        """Train on `batch` with every learning rate times `factor`; returns the loss and the logits [B, L].
+
+        A loss that is not finite is returned and nothing is updated.
+        """
+        self.model.embedding.learning_rate_scale = factor
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+        with self.precision.autocast():
+            logits = self.model(batch)
+        loss = cross_entropy(logits.float(), batch.labels, batch.weight, self.label_weights)
+        value = loss.item()
+        if not math.isfinite(value):
+            return value, logits.detach()
+        if self._embedded is not None:
+            loss = loss + self.embedding_l2 * self._embedded.square().sum() / len(batch)
+            self._embedded = None
+        self.precision.step(loss, self.optimizer)
+        return value, logits.detach()
+
+    def _keep(self, _module: Any, _inputs: Any, embedded: Tensor) -> None:
+        self._embedded = embedded if embedded.requires_grad else None
+
+
+def label_weights(schema: Schema) -> Tensor | None:
+    """Loss weight of every label, [L]; None when all are 1."""
+    weights = [label.loss_weight for label in schema.labels]
+    return None if all(weight == 1 for weight in weights) else torch.tensor(weights)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, weight: Tensor | None, label_weights: Tensor | None) -> Tensor:
+    """Weighted mean over the samples of the labels' summed cross-entropy; logits and labels [B, L], weight [B]."""
+    if weight is None and label_weights is None and labels.shape[1] == 1:
+        return F.binary_cross_entropy_with_logits(logits, labels)
+    each = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+    each = each.sum(1) if label_weights is None else each @ label_weights
+    if weight is None:
+        return each.mean()
+    return (each * weight).sum() / weight.sum().clamp_min(torch.finfo(torch.float32).tiny)

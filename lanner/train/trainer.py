@@ -1,0 +1,182 @@
+"""`Trainer`: trains a ranking model on a split and evaluates it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lanner import storage
+from lanner.data import Split
+from lanner.embedding.optimizers import Adam, RowWiseAdagrad
+from lanner.errors import ConfigError
+from lanner.models import RankingModel, name_of
+from lanner.train import checkpoint, metrics, optimizers
+from lanner.train.fitting import Fitting
+from lanner.train.inference import predict
+from lanner.train.precision import build as build_precision
+from lanner.train.run_directory import RunDirectory
+from lanner.train.schedule import Schedule
+from lanner.train.settings import DenseOptimizer, Optimizer, Settings, validated
+from lanner.train.state import Progress, random_state
+from lanner.train.step import TrainingStep
+from lanner.train.verdict import Verdict, judge
+
+_EVALUATION_BATCH = 4096
+_FIXED = ("batch_size", "seed", "embedding_optimizer", "dense_optimizer", "precision")
+
+
+class Trainer:
+    """Trains `model`: each batch makes one fused update of the embeddings and one optimizer step of the dense side.
+
+    The same data, model and settings give the same result, whether they come from a recipe or from here: the order
+    of rows is a function of `seed` and the epoch, and `fit` seeds PyTorch's global generator (dropout) with `seed`.
+
+    Args:
+        model: A ranking model, such as `lanner.models.DLRM`.
+        batch_size: Rows a step; the last batch of an epoch is as short as it comes out.
+        embedding_optimizer: SGD, Adagrad, RowWiseAdagrad or Adam of `lanner.embedding`.
+        dense_optimizer: SGD, Adagrad or Adam.
+        epochs: Passes over the training rows.
+        max_steps: Stop after this many steps even within an epoch.
+        seed: Of the order of rows and of dropout. The model's initial weights have a seed of their own.
+        precision: "fp32", "bf16" or "fp16" (with dynamic loss scaling) for the dense forward and backward.
+        schedule: Factor on every learning rate by step.
+        weight_decay: L2 penalty added to the gradients of the dense weights.
+        embedding_l2: L2 penalty on the pooled embeddings of a batch.
+        metric: What chooses the best step on the validation rows and drives early stopping.
+        early_stopping: Stop after this many evaluations in a row without a new best.
+        evaluate_every: Steps between evaluations on the validation rows; None evaluates after each epoch.
+        checkpoint_every: Steps between checkpoints; None writes them at the end and at each new best. Needs `out`.
+        keep_checkpoints: How many of the newest checkpoints stay (the best one stays too).
+        log_every: Steps between records of the training loss.
+        out: Run directory for checkpoints, metrics and TensorBoard events; None keeps nothing.
+        quiet: Show no progress bar.
+    """
+
+    def __init__(
+        self,
+        model: RankingModel,
+        *,
+        batch_size: int = 4096,
+        embedding_optimizer: Optimizer = RowWiseAdagrad(0.02),
+        dense_optimizer: DenseOptimizer = Adam(1e-3),
+        epochs: int = 1,
+        max_steps: int | None = None,
+        seed: int = 0,
+        precision: str = "fp32",
+        schedule: Schedule | dict[str, Any] = Schedule(),
+        weight_decay: float = 0.0,
+        embedding_l2: float = 0.0,
+        metric: str = "auc",
+        early_stopping: int | None = None,
+        evaluate_every: int | None = None,
+        checkpoint_every: int | None = None,
+        keep_checkpoints: int = 2,
+        log_every: int = 100,
+        out: str | os.PathLike[str] | None = None,
+        quiet: bool = False,
+    ) -> None:
+        """Raises ConfigError naming a setting that cannot be used."""
+        given = {name: value for name, value in locals().items() if name in Settings.model_fields}
+        self.settings: Settings = validated(Settings, given, "Trainer")
+        _check_labels(model)
+        self.model = model
+        self.run = None if out is None else RunDirectory(out)
+        self.quiet = quiet
+        self.progress = Progress()
+        self.random: dict[str, Any] | None = None
+        self._dataset: str | None = None
+        model.embedding.set_optimizer(self.settings.embedding_optimizer)
+        parameters = {n: p for n, p in model.named_parameters() if not n.startswith("embedding.")}
+        self._names = list(parameters)
+        self.optimizer = optimizers.build(
+            self.settings.dense_optimizer, parameters.values(), self.settings.weight_decay
+        )
+        self.precision = build_precision(self.settings.precision, model.embedding)
+        self.step = TrainingStep(model, self.optimizer, self.precision, self.settings.embedding_l2)
+
+    def fit(self, train: Split, valid: Split | None = None) -> dict[str, Any]:
+        """Train, and return metrics, speed and verdict.
+
+        With validation rows the model ends with the weights of the best step where those were kept (in `out`, or
+        because `early_stopping` is set). Called again it trains `epochs` more; after `resume` it goes on. Ctrl-C and
+        SIGTERM finish the step, write a checkpoint into `out` and raise KeyboardInterrupt. A loss that is not finite
+        ends training; the verdict then is "diverged". Raises SchemaError when a split has another schema.
+        """
+        for split in (train, valid):
+            if split is not None:
+                self.model.schema.require_same(split.schema, "the model", split.name)
+        self._dataset = train.name.rpartition("/")[0] or None
+        return Fitting(self, train, valid).run()
+
+    def predict(self, split: Split, batch_size: int | None = None) -> NDArray[np.float32]:
+        """Probabilities in row order, float32: [N] for one label, [N, L] for several."""
+        self.model.schema.require_same(split.schema, "the model", split.name)
+        predictions, _, _ = predict(self.model, split, self._batch(batch_size), self.quiet).arrays()
+        return predictions[:, 0] if predictions.shape[1] == 1 else predictions
+
+    def evaluate(self, split: Split, batch_size: int | None = None) -> dict[str, Any]:
+        """Metrics over all rows of `split`, exact; see `lanner.train.metrics.summary`."""
+        return self.assess(split, batch_size)[0]
+
+    def assess(self, split: Split, batch_size: int | None = None) -> tuple[dict[str, Any], Verdict]:
+        """`evaluate`, and the verdict on the predictions."""
+        self.model.schema.require_same(split.schema, "the model", split.name)
+        predictions, labels, weight = predict(self.model, split, self._batch(batch_size), self.quiet).arrays()
+        names = [label.name for label in self.model.schema.labels]
+        return metrics.evaluate(labels, predictions, names, weight), judge(predictions, labels)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint directory: weights, optimizer state, settings and the place in training."""
+        trainer = {"progress": self.progress.to_json(), "precision": self.precision.state(), "random": random_state()}
+        contents = checkpoint.Contents(
+            optimizer=optimizers.state_tensors(self.optimizer, self._names),
+            trainer={"step": self.progress.step, **trainer},
+            recipe=self.recipe(),
+            dataset=self._dataset,
+        )
+        checkpoint.save(path, self.model, contents)
+
+    def resume(self, path: str | os.PathLike[str]) -> None:
+        """Take up the training of a checkpoint (or of a run directory's last) exactly where it was written.
+
+        `fit` then goes on from there. Raises DataError when there is no finished checkpoint or it is of another
+        model, ConfigError naming a setting that must not change on the way.
+        """
+        path = checkpoint.latest(path)
+        _, schema = checkpoint.open_checkpoint(path)
+        self.model.schema.require_same(schema, "the model", str(path))
+        stored, ours = checkpoint.read_recipe(path), self.recipe()
+        for key in _FIXED:
+            if stored.get(key) != ours[key]:
+                raise ConfigError(f"{key}: {ours[key]!r}, but {path} was trained with {stored.get(key)!r}")
+        checkpoint.load_weights(path, self.model, optimizer_state=True)
+        tensors = checkpoint.read_tensors(storage.join(path, "dense_optimizer.safetensors"))
+        optimizers.load_state(self.optimizer, self._names, tensors)
+        state = checkpoint.read_trainer(path)
+        self.progress = Progress(**state["progress"])
+        self.precision.load(state["precision"])
+        self.random = state["random"]
+
+    def load_weights(self, path: str | os.PathLike[str]) -> None:
+        """Load only the weights of a checkpoint; the place in training stays."""
+        checkpoint.load_weights(path, self.model)
+
+    def recipe(self) -> dict[str, Any]:
+        """The settings and the model, as a recipe's values."""
+        model = {"name": name_of(self.model), **self.model.hyperparameters}
+        return {"model": model, **self.settings.model_dump(mode="json")}
+
+    def _batch(self, given: int | None) -> int:
+        return given or max(self.settings.batch_size, _EVALUATION_BATCH)
+
+
+def _check_labels(model: RankingModel) -> None:
+    if not model.schema.labels:
+        raise ConfigError("the schema has no labels, so there is nothing to train on")
+    for label in model.schema.labels:
+        if label.task != "binary":
+            raise ConfigError(f"label {label.name!r}: task is {label.task!r}; only 'binary' can be trained")
