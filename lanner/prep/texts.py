@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -54,3 +56,18 @@ def list_buffers(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     np.cumsum([len(text) for text in texts], out=offsets[1:])
     data = b"".join(texts)
     return (np.frombuffer(data, np.uint8) if data else _EMPTY), offsets
+
+
+def as_arrow(values: Any) -> pa.Array:
+    """One Arrow array of Arrow data (chunked or not) or a NumPy array of numbers."""
+    if isinstance(values, pa.ChunkedArray):
+        whole = values.unify_dictionaries().combine_chunks()
+        return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+    return values if isinstance(values, pa.Array) else pa.array(values)
+
+
+def null_mask(array: pa.Array) -> np.ndarray:
+    """True where null, as a fresh bool array [n]."""
+    if not array.null_count:
+        return np.zeros(len(array), np.bool_)
+    return np.array(array.is_null())

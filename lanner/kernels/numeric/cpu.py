@@ -32,7 +32,8 @@ def _log1p(x: float) -> float:
     if not x > 0.0:
         return 0.0
     if x < _LOGS.shape[0] and x == int(x):
-        return float(_LOGS[int(x)])
+        known: float = _LOGS[int(x)]
+        return known
     return math.log1p(x)
 
 
@@ -41,7 +42,7 @@ def _value(code: int, x: float, a: float, b: float, boundaries: np.ndarray) -> f
     if code == NONE:
         return x
     if code == LOG1P:
-        return _log1p(x)
+        return float(_log1p(x))
     if code == LOG_SHIFT3:
         return math.log(x + 3.0) if x > -3.0 else 0.0
     if code == LOG_MINUS_MIN:
@@ -49,8 +50,9 @@ def _value(code: int, x: float, a: float, b: float, boundaries: np.ndarray) -> f
     if code == STANDARD:
         return (x - a) / b
     if code == LOG1P_STANDARD:
-        return (_log1p(x) - a) / b
-    return float(_bucket(x, boundaries, int(a), int(b)))
+        return float((_log1p(x) - a) / b)
+    below: float = _bucket(x, boundaries, int(a), int(b))
+    return below
 
 
 @nb.njit(nogil=True, cache=True)

@@ -1,0 +1,217 @@
+"""`Encoder`: raw columns → ids and numbers, by one path for chunks of a log and for single requests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lanner import storage
+from lanner.errors import DataError, IdRangeError, SchemaError
+from lanner.kernels.hashing import bucket
+from lanner.prep.bags import require_good
+from lanner.prep.chunk import Keys, RawChunk
+from lanner.prep.keys import Values
+from lanner.prep.numbers import require_numbers
+from lanner.prep.transforms import Transforms
+from lanner.prep.vocabulary import Vocabulary
+from lanner.schema import MISSING_ID, HashEncoder, IdentityEncoder, Schema, Sparse, VocabEncoder
+
+
+@dataclass(slots=True)
+class IdColumn:
+    """Ids of one feature in the smallest unsigned type that holds its table (int64 beyond 32 bits).
+
+    One id a row; or flat, with `offsets` (int64 [rows + 1]). `missing` counts rows without a value, `unknown` the
+    values that are not in the vocabulary.
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray | None
+    missing: int
+    unknown: int
+
+
+@dataclass(slots=True)
+class Encoded:
+    """`rows` encoded rows: dense float32 [rows, D], `ids` in schema order, labels float32 [rows, L]."""
+
+    rows: int
+    dense: np.ndarray
+    ids: list[IdColumn]
+    labels: np.ndarray
+    weight: np.ndarray | None = None
+    group: np.ndarray | None = None
+
+
+def table_rows(feature: Sparse, vocabulary: Vocabulary | None = None) -> int:
+    """Rows of the table that the ids of `feature` address; a `vocab` encoder needs its fitted vocabulary."""
+    encoder = feature.encoder
+    if isinstance(encoder, HashEncoder):
+        return encoder.size + 1
+    if isinstance(encoder, IdentityEncoder):
+        return max(encoder.size, (encoder.missing or 0) + 1)
+    if vocabulary is None:
+        raise SchemaError(f"table {feature.table_name!r}: its vocabulary is not fitted yet")
+    return vocabulary.rows
+
+
+def id_dtype(rows: int) -> np.dtype:
+    """The smallest unsigned type that holds ids 0..rows-1; int64 beyond 32 bits."""
+    for kind in (np.uint8, np.uint16, np.uint32):
+        if rows - 1 <= np.iinfo(kind).max:
+            return np.dtype(kind)
+    return np.dtype(np.int64)
+
+
+class Encoder:
+    """Encodes by a fitted schema and its vocabularies (by table name).
+
+    Raises SchemaError where the two do not fit together.
+    """
+
+    def __init__(self, schema: Schema, vocabularies: Mapping[str, Vocabulary]) -> None:
+        self.schema = schema
+        self.vocabularies = dict(vocabularies)
+        self._transforms = Transforms(schema.dense)
+        self._rows = [self._checked_rows(feature) for feature in schema.sparse]
+        self._dtypes = [id_dtype(rows) for rows in self._rows]
+        self._used = frozenset(part.source for part in (*schema.dense, *schema.sparse))
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Encoder:
+        """Read `schema.yaml` and the vocabularies it names from a dataset, checkpoint or model version."""
+        schema = Schema.load(storage.join(directory, "schema.yaml"))
+        paths = {table.name: table.vocabulary for table in schema.tables if table.vocabulary}
+        return cls(schema, {name: Vocabulary.load(storage.join(directory, path)) for name, path in paths.items()})
+
+    def encode_chunk(self, chunk: RawChunk) -> Encoded:
+        """Encode a chunk. Raises DataError naming column, row and value where the schema does not allow a value."""
+        ids = [self._ids(at, keys, chunk.rows) for at, keys in enumerate(chunk.sparse)]
+        dense = self._transforms(chunk.dense)
+        return Encoded(chunk.rows, dense, ids, chunk.labels, chunk.weight, chunk.group)
+
+    def encode(self, columns: Mapping[str, Values], optional_missing: bool = True) -> Encoded:
+        """Encode raw columns as logged, by raw column name: texts or numbers, None, NaN or "" for missing.
+
+        A column left out means that all its values are missing, or is an error when `optional_missing` is false.
+        Labels, weight and group may be given and are ignored. Raises DataError for columns the schema does not
+        know, for lengths that differ, and for bad values.
+        """
+        rows = self._check_columns(columns, optional_missing)
+        dense = np.full((rows, len(self.schema.dense)), np.nan)
+        for at, number in enumerate(self.schema.dense):
+            if number.source in columns:
+                dense[:, at] = require_numbers(columns[number.source], number.source, number.raw == "int")
+        sparse = [
+            require_good(feature, columns[feature.source]) if feature.source in columns else _all_missing(feature, rows)
+            for feature in self.schema.sparse
+        ]
+        return self.encode_chunk(RawChunk(rows, np.zeros((rows, 0), np.float32), dense, sparse))
+
+    def _check_columns(self, columns: Mapping[str, Values], optional_missing: bool) -> int:
+        """The number of rows."""
+        unexpected = sorted(columns.keys() - self._used - set(self.schema.raw_columns))
+        absent = [] if optional_missing else sorted(self._used - columns.keys())
+        if unexpected or absent:
+            parts = [f"missing columns {', '.join(absent)}"] if absent else []
+            parts += [f"unexpected columns {', '.join(unexpected)}"] if unexpected else []
+            raise DataError("; ".join(parts))
+        lengths = {name: len(columns[name]) for name in columns if name in self._used}
+        rows = next(iter(lengths.values()), 0)
+        for name, length in lengths.items():
+            if length != rows:
+                raise DataError(f"column {name!r} has {length} rows, column {next(iter(lengths))!r} has {rows}")
+        return rows
+
+    def _checked_rows(self, feature: Sparse) -> int:
+        """Rows of the feature's table, where schema, encoder and vocabulary agree on it."""
+        vocabulary, table = self.vocabularies.get(feature.table_name), self.schema.table(feature.table_name)
+        where, encoder = f"table {table.name!r}", feature.encoder
+        if isinstance(encoder, VocabEncoder) and vocabulary is not None:
+            if vocabulary.raw != feature.raw:
+                raise SchemaError(f"{where}: vocabulary of {vocabulary.raw} values, the schema says {feature.raw}")
+            if vocabulary.unknown_buckets != encoder.unknown_buckets:
+                seen = vocabulary.unknown_buckets
+                raise SchemaError(f"{where}: vocabulary with {seen} unknown buckets, not {encoder.unknown_buckets}")
+        rows = table_rows(feature, vocabulary)
+        if isinstance(table.rows, int) and table.rows < rows:
+            raise SchemaError(f"{where}: the schema says {table.rows} rows, its encoder gives {rows} ids")
+        return table.rows if isinstance(table.rows, int) else rows
+
+    def _ids(self, at: int, keys: Keys, rows: int) -> IdColumn:
+        feature, encoder = self.schema.sparse[at], self.schema.sparse[at].encoder
+        flat = np.empty(len(keys.keys), self._dtypes[at])
+        unknown = 0
+        if isinstance(encoder, VocabEncoder):
+            vocabulary = self.vocabularies[feature.table_name]
+            vocabulary.encode(keys.keys, keys.missing, flat)
+        elif isinstance(encoder, HashEncoder):
+            flat[:] = 1 + bucket(keys.keys, encoder.seed, encoder.size)
+            if keys.missing is not None:
+                flat[keys.missing] = MISSING_ID
+        else:
+            flat[:] = _identity(feature, encoder, keys)
+        missing = _missing_rows(keys)
+        if isinstance(encoder, VocabEncoder):
+            unknown = int(np.count_nonzero(flat < encoder.first_id)) - (missing if keys.offsets is None else 0)
+        if keys.offsets is None:
+            return IdColumn(flat, None, missing, unknown)
+        if feature.hotness is None:
+            return IdColumn(flat, keys.offsets, missing, unknown)
+        return IdColumn(*_fixed(feature, flat, keys.offsets), missing, unknown)
+
+
+def _missing_rows(keys: Keys) -> int:
+    if keys.offsets is not None:
+        return int(np.count_nonzero(keys.offsets[1:] == keys.offsets[:-1]))
+    return 0 if keys.missing is None else int(np.count_nonzero(keys.missing))
+
+
+def _all_missing(feature: Sparse, rows: int) -> Keys:
+    if feature.one_hot:
+        return Keys(np.zeros(rows, np.int64), np.ones(rows, np.bool_))
+    return Keys(np.zeros(0, np.int64), offsets=np.zeros(rows + 1, np.int64))
+
+
+def _identity(feature: Sparse, encoder: IdentityEncoder, keys: Keys) -> np.ndarray:
+    """The keys as ids: checked to lie in the table, missing ones replaced."""
+    ids = keys.keys.astype(np.int64)
+    outside = (ids < 0) | (ids >= encoder.size)
+    if keys.missing is not None and keys.missing.any():
+        ids[keys.missing] = _missing_id(feature, encoder, int(np.flatnonzero(keys.missing)[0]))
+        outside &= ~keys.missing
+    if outside.any():
+        at = int(np.flatnonzero(outside)[0])
+        row = at if keys.offsets is None else int(np.searchsorted(keys.offsets, at, side="right")) - 1
+        raise IdRangeError(
+            f"column {feature.source!r}, row {row}: {ids[at]} is outside 0..{encoder.size - 1} "
+            f"(identity encoder of table {feature.table_name!r})"
+        )
+    return ids
+
+
+def _missing_id(feature: Sparse, encoder: IdentityEncoder, row: int) -> int:
+    if encoder.missing is None:
+        raise DataError(f"column {feature.source!r}, row {row}: missing, and its identity encoder has no id for that")
+    return encoder.missing
+
+
+def _fixed(feature: Sparse, flat: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Exactly `hotness` ids a row: a missing bag becomes that many missing ids."""
+    hotness, lengths = feature.hotness or 0, np.diff(offsets)
+    wrong = np.flatnonzero((lengths != 0) & (lengths != hotness))
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(f"column {feature.source!r}, row {row}: {lengths[row]} values, expected {hotness}")
+    empty = lengths == 0
+    if empty.any():
+        missing = MISSING_ID
+        if isinstance(feature.encoder, IdentityEncoder):
+            missing = _missing_id(feature, feature.encoder, int(np.flatnonzero(empty)[0]))
+        whole = np.full(len(lengths) * hotness, missing, flat.dtype)
+        whole[np.repeat(~empty, hotness)] = flat
+        flat = whole
+    return flat, np.arange(len(lengths) + 1, dtype=np.int64) * hotness
