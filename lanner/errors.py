@@ -26,3 +26,7 @@ class MissingExtraError(LannerError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional part: pip install 'lanner[{extra}]'")
+
+
+class ExportError(LannerError):
+    """An exported model does not give the scores of the model it was made from."""

@@ -1,0 +1,130 @@
+"""Which HTTP request calls which operation of the service."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+
+from lanner.serve.failure import RequestError
+from lanner.serve.http_inference import Inference
+from lanner.serve.http_protocol import Exchange
+from lanner.serve.service import Service
+from lanner.serve.settings import to_json
+
+INLINE = 16 << 10
+"""Bytes of a body up to which it is read on the event loop; larger ones, unless binary, are read on other threads."""
+
+
+class Application:
+    """Answers exchanges. Lives on the event loop's thread; models run elsewhere."""
+
+    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, limit: int) -> None:
+        self._service, self._loop, self._limit = service, loop, limit
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix="lanner-read")
+
+    def close(self) -> None:
+        self._readers.shutdown(wait=False)
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer `exchange` now, or have it answered when its model has run."""
+        try:
+            self._route(exchange)
+        except RequestError as error:
+            exchange.fail(error)
+        except Exception as error:  # a fault of ours must cost one answer, not the connection or the process
+            exchange.fail(RequestError(f"internal error: {type(error).__name__}: {error}", 500))
+
+    def _route(self, exchange: Exchange) -> None:
+        path, _, _ = exchange.path.partition("?")
+        parts = tuple(unquote(part) for part in path.strip("/").split("/"))
+        match parts:
+            case ("v2", "models", model, "versions", version, "infer"):
+                self._infer(exchange, model, version)
+            case ("v2", "models", model, "infer"):
+                self._infer(exchange, model, "")
+            case ("v2", "models", model, "versions", version, *action):
+                self._model(exchange, model, version, action)
+            case ("v2", "models", "stats"):
+                exchange.respond_json(self._service.statistics())
+            case ("v2", "models", model, *action):
+                self._model(exchange, model, "", action)
+            case ("v2", *rest):
+                self._server(exchange, rest)
+            case _:
+                raise _unknown(exchange)
+
+    def _model(self, exchange: Exchange, model: str, version: str, action: list[str]) -> None:
+        match action:
+            case []:
+                exchange.respond_json(self._service.model_metadata(model, version))
+            case ["config"]:
+                exchange.respond_json(to_json(self._service.model_config(model, version)))
+            case ["stats"]:
+                exchange.respond_json(self._service.statistics(model, version))
+            case ["ready"]:
+                exchange.respond(200 if self._service.model_ready(model, version) else 400)
+            case ["trace", "setting"]:
+                exchange.respond_json(self._service.trace)
+            case _:
+                raise _unknown(exchange)
+
+    def _server(self, exchange: Exchange, rest: list[str]) -> None:
+        match rest:
+            case []:
+                exchange.respond_json(self._service.server_metadata())
+            case ["health", "live"]:
+                exchange.respond(200)
+            case ["health", "ready"]:
+                exchange.respond(200 if self._service.ready else 400)
+            case ["repository", "index"]:
+                exchange.respond_json(self._service.index(_body(exchange).get("ready") is True))
+            case ["repository", "models", model, "load" | "unload" as operation]:
+                self._change(exchange, model, operation)
+            case ["trace", "setting"]:
+                exchange.respond_json(self._service.trace)
+            case ["logging"]:
+                exchange.respond_json(self._service.log)
+            case ["systemsharedmemory" | "cudasharedmemory", *operation]:
+                exchange.respond_json(self._service.shared_memory(operation[-1] if operation else ""))
+            case _:
+                raise _unknown(exchange)
+
+    def _change(self, exchange: Exchange, model: str, operation: str) -> None:
+        """Load or unload a model on another thread: it takes long."""
+        change = self._service.load if operation == "load" else self._service.unload
+
+        def answer(future: asyncio.Future[None]) -> None:
+            error = future.exception()
+            if error is None:
+                exchange.respond(200)
+            else:
+                exchange.fail(error if isinstance(error, RequestError) else RequestError(str(error), 500))
+
+        self._loop.run_in_executor(None, change, model).add_done_callback(answer)
+
+    def _infer(self, exchange: Exchange, model: str, version: str) -> None:
+        if exchange.method != "POST":
+            raise RequestError(f"inference takes POST, not {exchange.method}", 405)
+        inference = Inference(self._service, exchange, model, version, self._loop, self._limit)
+        length = exchange.headers.get("inference-header-content-length", "")
+        if len(exchange.body) <= INLINE or (length.isdigit() and int(length) <= INLINE // 8):
+            inference.start()
+        else:
+            self._readers.submit(inference.start)
+
+
+def _unknown(exchange: Exchange) -> RequestError:
+    return RequestError(f"{exchange.method} {exchange.path}: no such endpoint", 404)
+
+
+def _body(exchange: Exchange) -> dict[str, Any]:
+    """The JSON object of a control request, whatever its content type; {} when there is none."""
+    try:
+        value = orjson.loads(exchange.body or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"failed to parse the request JSON buffer: {error}") from error
+    return value if isinstance(value, dict) else {}
