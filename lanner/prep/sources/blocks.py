@@ -84,7 +84,7 @@ def line_blocks(file: str, block_bytes: int, spare: int) -> Iterator[np.ndarray]
         first, carry, broken = True, b"", None
         while True:
             block = np.empty(max(block_bytes, 2 * len(carry)) + spare + 1, np.uint8)
-            view = memoryview(block)
+            view = block.data
             view[: len(carry)] = carry
             try:
                 filled = _fill(stream, view[: -spare - 1], len(carry))

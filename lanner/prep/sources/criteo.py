@@ -23,9 +23,7 @@ class CriteoSource:
         """label, I1.. as log(1 + max(x, 0)), C1.. with a vocabulary each."""
         return Schema(
             labels=(Label(name="label"),) if options.labelled else (),
-            dense=tuple(
-                Dense(name=f"I{k + 1}", raw="int", transform="log1p_clip0") for k in range(options.numeric)
-            ),
+            dense=tuple(Dense(name=f"I{k + 1}", raw="int", transform="log1p_clip0") for k in range(options.numeric)),
             sparse=tuple(Sparse(name=f"C{k + 1}", raw="hex") for k in range(options.categorical)),
         )
 

@@ -1,0 +1,95 @@
+"""`lanner prep`: raw logs to a dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lanner.cli.console import Json, people, print_json, print_table
+
+if TYPE_CHECKING:
+    from lanner.prep.summary import PrepSummary
+
+Option = typer.Option
+
+
+def prep(
+    files: Annotated[list[str], typer.Argument(help="Files and globs, local or any fsspec URI, read in this order.")],
+    out: Annotated[str, Option(help="Dataset directory to write, local or any fsspec URI.")],
+    source: Annotated[str, Option(help="Kind of input: criteo, csv or parquet.")] = "criteo",
+    schema: Annotated[str | None, Option(help="Schema file (YAML); Criteo logs have a default.")] = None,
+    split: Annotated[str | None, Option(help="none, sequential, random, time or file [default: sequential].")] = None,
+    valid: Annotated[str | None, Option(help="Fraction, number of rows, start time or glob [default: 0.1].")] = None,
+    test: Annotated[str | None, Option(help="The same for the test split [default: 0.1].")] = None,
+    seed: Annotated[int, Option(help="Seed of a random split.")] = 0,
+    time: Annotated[str | None, Option(help="Time column, for a split by time.")] = None,
+    fit: Annotated[str, Option(help="Count values on the training rows only (train) or on all rows (all).")] = "train",
+    tolerant: Annotated[bool, Option("--tolerant", help="Drop bad rows to rejects.tsv instead of stopping.")] = False,
+    rows: Annotated[int | None, Option(help="Stop after this many rows.")] = None,
+    min_count: Annotated[int | None, Option(help="Values seen less often share the unknown id [default: 15].")] = None,
+    max_size: Annotated[int | None, Option(help="Keep only the most frequent values of each table.")] = None,
+    unknown_buckets: Annotated[int | None, Option(help="Ids that unknown values are hashed to.")] = None,
+    hash_size: Annotated[int | None, Option(help="Hash into this many ids, without vocabularies.")] = None,
+    transform: Annotated[str | None, Option(help="Transform of every number [default: log1p_clip0].")] = None,
+    using: Annotated[str | None, Option(help="Encode with the schema and vocabularies of this dataset.")] = None,
+    dense_type: Annotated[str, Option(help="float32 or float16.")] = "float32",
+    labelled: Annotated[bool, Option(help="Whether the input has its label columns.")] = True,
+    numeric: Annotated[int, Option(help="criteo: number of integer columns.")] = 13,
+    categorical: Annotated[int, Option(help="criteo: number of hexadecimal columns.")] = 26,
+    delimiter: Annotated[str | None, Option(help="Byte between fields [default: tab for criteo, comma].")] = None,
+    header: Annotated[bool, Option(help="csv: the first line names the columns.")] = True,
+    names: Annotated[str | None, Option(help="csv without header: column names, comma-separated.")] = None,
+    null: Annotated[list[str] | None, Option(help="csv: a text that means missing; may be repeated.")] = None,
+    strip: Annotated[bool, Option("--strip", help="csv: drop blanks around values.")] = False,
+    memory: Annotated[str, Option(help="Memory for the blocks underway.")] = "2GB",
+    scratch: Annotated[str | None, Option(help="Local folder for staged rows [default: inside the output].")] = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace a finished dataset.")] = False,
+    json: Json = False,
+) -> None:
+    """Turn raw logs into a dataset: ids by frequency from the training rows, transformed numbers, splits.
+
+    Example: lanner prep --source criteo day_0.gz day_1.gz --out criteo --valid 0.1 --test 0.1
+    """
+    from lanner.prep import prepare
+
+    reading: dict[str, Any] = {
+        "time": time, "labelled": labelled, "numeric": numeric, "categorical": categorical, "header": header,
+        "strip": strip, "delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
+        "names": tuple(names.split(",")) if names else (),
+    }  # fmt: skip
+    if null:
+        reading["null"] = tuple(null)
+    summary = prepare(
+        files, out, source, schema, split=split, valid=share(split, valid), test=share(split, test), seed=seed,
+        fit=fit, tolerant=tolerant, rows=rows, min_count=min_count, max_size=max_size,
+        unknown_buckets=unknown_buckets, hash_size=hash_size, transform=transform, using=using,
+        dense_type=dense_type, memory=memory, overwrite=overwrite, scratch=scratch, **reading,
+    )  # type: ignore[arg-type]  # fmt: skip
+    if json:
+        print_json(summary.to_dict())
+    else:
+        _report(summary)
+
+
+def share(split: str | None, text: str | None) -> float | int | str | None:
+    """`text` as a fraction or a number of rows, except for splits by time and by file, which take text."""
+    if text is None or split in ("time", "file"):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _report(summary: PrepSummary) -> None:
+    heads, rows = summary.table()
+    print_table("values that are missing, and values without an id of their own", heads, rows)
+    for reason, count in summary.rejected.items():
+        people.print(f"dropped {count:,} rows: {reason} (see rejects.tsv)")
+    parts = ", ".join(f"{name} {count:,}" for name, count in summary.rows.items())
+    people.print(f"{summary.total_rows:,} rows ({parts}) in {summary.seconds:.1f} s → {summary.out}")

@@ -1,0 +1,96 @@
+"""`prepare`: the one call that turns raw logs into a dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lanner.schema import Schema, Transform
+
+if TYPE_CHECKING:
+    from lanner.prep.split import Share, SplitKind
+    from lanner.prep.summary import PrepSummary
+    from lanner.prep.writer import DenseType
+
+Location = str | os.PathLike[str]
+
+
+def prepare(
+    files: Location | Sequence[Location],
+    out: Location,
+    source: str = "criteo",
+    schema: Schema | Location | None = None,
+    *,
+    split: SplitKind | None = None,
+    valid: Share = None,
+    test: Share = None,
+    seed: int = 0,
+    fit: str = "train",
+    tolerant: bool = False,
+    rows: int | None = None,
+    min_count: int | None = None,
+    max_size: int | None = None,
+    unknown_buckets: int | None = None,
+    hash_size: int | None = None,
+    transform: Transform | None = None,
+    using: Location | None = None,
+    dense_type: DenseType = "float32",
+    memory: str | int = "2GB",
+    overwrite: bool = False,
+    scratch: str | None = None,
+    quiet: bool = False,
+    **reading: Any,
+) -> PrepSummary:
+    """Read raw logs, fit vocabularies and statistics on the training rows, and write a dataset directory.
+
+    Args:
+        files: files and globs, local or on any fsspec URI, read in this order.
+        out: the dataset directory, local or any fsspec URI. Its manifest is written last.
+        source: `criteo`, `csv` or `parquet`.
+        schema: what the columns are; a file or a `Schema`. Criteo logs have a default.
+        split, valid, test, seed: see `lanner.prep.split`; by default the last tenth of the rows is for test and the
+            tenth before it for validation.
+        fit: `train` counts values on training rows only; `all` on all rows, as NVIDIA's recipe does (validation
+            and test then know the future).
+        tolerant: drop bad rows and keep them in `rejects.tsv`, instead of stopping at the first file with any.
+        rows: stop after that many rows.
+        min_count, max_size, unknown_buckets: of every vocabulary (the schema's own where None; 15 for Criteo).
+        hash_size: hash every vocabulary feature into that many ids instead.
+        transform: of every number (`log1p_clip0` for Criteo).
+        using: an older dataset, whose schema and vocabularies are used as they are: nothing is fitted, and without
+            a `split` all rows go to test.
+        dense_type: `float32` or `float16`.
+        memory: what blocks underway may take, such as "2GB". Counts of distinct values come on top (about 40 bytes
+            each), the size of the files does not matter.
+        overwrite: replace a finished dataset in `out`.
+        scratch: local folder for the staged copy of the input (0.5 to 0.8 of its size); default inside `out`.
+        reading: fields of `lanner.prep.sources.ReadOptions`: labelled, delimiter, numeric, categorical, time,
+            header, names, null, strip.
+
+    Returns what was read, dropped and defaulted. A run that was interrupted, or stopped at a bad file, reads only
+    what it had not finished when it is started again. Raises ConfigError or SchemaError before anything is read,
+    DataError for bad input: nothing is published then.
+    """
+    from lanner.prep import engine
+    from lanner.prep.choices import Choices
+    from lanner.prep.plan import make_plan
+    from lanner.prep.split import SplitPlan
+
+    whole = using is not None and split is None and valid is None and test is None
+    plan = make_plan(
+        [os.fspath(file) for file in ([files] if isinstance(files, str | os.PathLike) else files)],
+        os.fspath(out),
+        source,
+        schema,
+        split=SplitPlan("none", into="test") if whole else SplitPlan(split, valid, test, seed),
+        choices=Choices(min_count, max_size, unknown_buckets, hash_size, transform),
+        memory=memory,
+        reading=reading,
+        fit=fit,
+        strict=not tolerant,
+        rows=rows,
+        dense_type=dense_type,
+        using=None if using is None else os.fspath(using),
+    )
+    return engine.run(plan, overwrite=overwrite, quiet=quiet, scratch=scratch)

@@ -1,0 +1,48 @@
+"""The scratch folder of a run: staged files that a later run to the same place takes over."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lanner import storage
+from lanner.errors import ConfigError
+
+NAME = ".prep"
+
+
+@contextmanager
+def scratch_folder(out: str, given: str | None = None) -> Iterator[Path]:
+    """The folder, locked against other runs; left in place when the block raises, removed when it ends well.
+
+    Inside a local output directory, or in the cache folder for a remote one, unless `given`. Raises ConfigError
+    when another run is writing to the same place.
+    """
+    folder = Path(given) if given else _default(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(f"{out}: another run of prep is writing there") from error
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _default(out: str) -> Path:
+    if storage.is_local(out):
+        return storage.local_path(out) / NAME
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "lanner" / "prep" / hashlib.blake2b(out.encode(), digest_size=8).hexdigest()
+
+
+def forget_others(folder: Path, keys: list[str]) -> None:
+    """Remove staged files that this run does not use (their input was replaced or is read otherwise)."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and entry.name not in keys:
+            shutil.rmtree(entry, ignore_errors=True)
