@@ -60,12 +60,15 @@ def prep(
     }  # fmt: skip
     if null:
         reading["null"] = tuple(null)
+    choices: dict[str, Any] = {
+        "split": split, "valid": share(split, valid), "test": share(split, test), "seed": seed, "fit": fit,
+        "min_count": min_count, "max_size": max_size, "unknown_buckets": unknown_buckets, "hash_size": hash_size,
+        "transform": transform, "dense_type": dense_type,
+    }  # fmt: skip
     summary = prepare(
-        files, out, source, schema, split=split, valid=share(split, valid), test=share(split, test), seed=seed,
-        fit=fit, tolerant=tolerant, rows=rows, min_count=min_count, max_size=max_size,
-        unknown_buckets=unknown_buckets, hash_size=hash_size, transform=transform, using=using,
-        dense_type=dense_type, memory=memory, overwrite=overwrite, scratch=scratch, **reading,
-    )  # type: ignore[arg-type]  # fmt: skip
+        files, out, source, schema, tolerant=tolerant, rows=rows, using=using, memory=memory, overwrite=overwrite,
+        scratch=scratch, **choices, **reading,
+    )  # fmt: skip
     if json:
         print_json(summary.to_dict())
     else:

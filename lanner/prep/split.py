@@ -114,8 +114,8 @@ class SplitPlan:
             limits = (_RANGE - int((shares[0] + shares[1]) * _RANGE), _RANGE - int(shares[1] * _RANGE))
             return Assignment("random", bounds=limits, seed=self.seed)
         if self.kind == "time":
-            starts = tuple(math.inf if share is None else time_value(share) for _, share in self._shares())
-            return Assignment("time", bounds=starts)
+            valid, test = (math.inf if share is None else time_value(share) for _, share in self._shares())
+            return Assignment("time", bounds=(valid, test))
         return Assignment("file", files=files)
 
 
@@ -149,8 +149,8 @@ class Assignment:
 
     def _by_value(self, values: np.ndarray) -> np.ndarray:
         valid, test = self.bounds
-        late: np.ndarray = (values >= test).astype(np.int8) * 2
-        return np.maximum(late, (values >= valid).astype(np.int8))
+        # the latest split claims a row first, also where only one of the two is there
+        return np.where(values >= test, np.int8(2), (values >= valid).astype(np.int8))
 
 
 def time_value(value: Share) -> float | int:

@@ -90,7 +90,7 @@ class PrepSummary:
         heads += [f"unknown, {name}" for name in splits]
         rows: list[list[Any]] = []
         for feature in self.features:
-            shares = [_share(feature.missing.get(name, 0), self.rows[name]) for name in splits]
+            shares: list[str | None] = [_share(feature.missing.get(name, 0), self.rows[name]) for name in splits]
             if feature.table_rows is None:
                 shares += [None] * len(splits)
             else:

@@ -51,7 +51,7 @@ def count_lines(text: Any) -> int:
 
 @numba.njit(nogil=True, cache=True, inline="always")
 def _ends_line(text: Any, at: int) -> bool:
-    return text[at] == NEWLINE or (text[at] == RETURN and text[at + 1] == NEWLINE)
+    return bool(text[at] == NEWLINE or (text[at] == RETURN and text[at + 1] == NEWLINE))
 
 
 @numba.njit(nogil=True, cache=True)
