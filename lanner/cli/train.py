@@ -11,7 +11,7 @@ from lanner.cli.console import Json, people, print_json, print_table
 
 def train(
     recipe: Annotated[str, typer.Argument(help="Recipe file (YAML).")],
-    changes: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Recipe keys to set.")] = None,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe keys to set.")] = None,
     json: Json = False,
 ) -> None:
     """Train a model as a recipe says, and evaluate it on the dataset's test rows.
