@@ -121,16 +121,17 @@ def _hexadecimal(text: Any, at: int, delimiter: Any) -> Any:
 @numba.njit(nogil=True, cache=True)
 def _soft_label(text: Any, at: int) -> Any:
     """A plain decimal number from 0 to 1 (`0.3`, `1`, `.5`): (code, value, end)."""
-    mantissa, scale, digits, pointed = 0.0, 1.0, 0, False
+    mantissa, scale, digits, significant, pointed = 0.0, 1.0, 0, 0, False
     while True:
         char = text[at]
         if np.uint8(char - ZERO) < 10:
-            if digits < 17:  # further digits are below double precision
+            digits += 1
+            significant += significant > 0 or char != ZERO
+            if significant <= 15:  # what follows is below the precision of a float64
                 mantissa = mantissa * 10.0 + np.float64(char - ZERO)
                 scale *= 10.0 if pointed else 1.0
             elif not pointed:
                 return LABEL, 0.0, at
-            digits += 1
         elif char == POINT and not pointed:
             pointed = True
         else:
@@ -164,6 +165,44 @@ def _count_fields(text: Any, begin: int, end: int, delimiter: Any) -> int:
 
 
 @numba.njit(nogil=True, cache=True)
+def _read_row(
+    text: Any, at: int, delimiter: Any, labelled: bool, soft: bool, fill: Any, row: int, labels: Any, numbers: Any,
+    number_missing: Any, keys: Any, key_missing: Any,
+) -> Any:  # fmt: skip
+    """Read one line into row `row` of the outputs: (code, last field read, its end)."""
+    numeric, categorical = numbers.shape[1], keys.shape[0]
+    left = numeric + categorical  # fields after the one being read
+    if labelled:
+        code, label, at = _label(text, at, soft)
+        labels[row] = label
+        if code < PRESENT or text[at] != delimiter:
+            return LABEL, 0, at
+        at += 1
+    for k in range(numeric):
+        left -= 1
+        code, number, end = _integer(text, at, delimiter)
+        missing = code == MISSING
+        number_missing[row, k] = missing
+        numbers[row, k] = number
+        if missing:
+            numbers[row, k] = fill
+        ended = text[end] == delimiter if left else _ends_line(text, end)
+        if code < PRESENT or not ended:
+            return min(code, DIGIT), labelled + k, end
+        at = end + 1
+    for k in range(categorical):
+        left -= 1
+        code, key, end = _hexadecimal(text, at, delimiter)
+        keys[k, row] = np.uint32(key)
+        key_missing[k, row] = code == MISSING
+        ended = text[end] == delimiter if left else _ends_line(text, end)
+        if code < PRESENT or not ended:
+            return min(code, HEX_DIGIT), labelled + numeric + k, end
+        at = end + 1
+    return PRESENT, 0, at - 1
+
+
+@numba.njit(nogil=True, cache=True)
 def tokenize(
     text: Any, delimiter: Any, labelled: bool, soft: bool, fill: Any, labels: Any, numbers: Any, number_missing: Any,
     keys: Any, key_missing: Any, errors: Any,
@@ -172,60 +211,26 @@ def tokenize(
 
     `errors` takes one row per bad line: its 0-based line, code, field, number of fields seen, begin, end.
     """
-    numeric, categorical, end = numbers.shape[1], keys.shape[0], text.shape[0] - 8
-    label_fields = 1 if labelled else 0
-    fields = label_fields + numeric + categorical
+    fields, end = labelled + numbers.shape[1] + keys.shape[0], text.shape[0] - 8
     at = row = line = bad = 0
     while at < end:
         begin = at
         if fields > 1 and _ends_line(text, at):  # a blank line is no row
-            at = _skip_line(text, at) + 1
+            at += 1 + (text[at] == RETURN)
             line += 1
             continue
-        code, field = PRESENT, 0
-        if labelled:
-            code, label, at = _label(text, at, soft)
-            labels[row] = label
-            field = 1
-            if code >= PRESENT and field < fields:
-                if text[at] == delimiter:
-                    at += 1
-                else:
-                    code = LABEL
-        k = 0
-        while code >= PRESENT and k < numeric:
-            code, number, at = _integer(text, at, delimiter)
-            missing = code == MISSING
-            number_missing[row, k] = missing
-            numbers[row, k] = number
-            if missing:
-                numbers[row, k] = fill
-            k += 1
-            field += 1
-            if field < fields:
-                if text[at] != delimiter and code >= PRESENT:
-                    code = DIGIT
-                at += 1
-        k = 0
-        while code >= PRESENT and k < categorical:
-            code, key, at = _hexadecimal(text, at, delimiter)
-            keys[k, row] = np.uint32(key)
-            key_missing[k, row] = code == MISSING
-            k += 1
-            field += 1
-            if field < fields:
-                if text[at] != delimiter and code >= PRESENT:
-                    code = HEX_DIGIT
-                at += 1
-        if code >= PRESENT and _ends_line(text, at):
+        code, field, at = _read_row(
+            text, begin, delimiter, labelled, soft, fill, row, labels, numbers, number_missing, keys, key_missing
+        )
+        if code == PRESENT:
             at += 1 + (text[at] == RETURN)
             row += 1
         else:
             stop = _skip_line(text, begin)
             seen = _count_fields(text, begin, stop, delimiter)
-            if code >= PRESENT:  # the last field goes on
-                code = HEX_DIGIT if categorical else (DIGIT if numeric else LABEL)
-            errors[bad, 0], errors[bad, 1], errors[bad, 2] = line, (code if seen == fields else FIELDS), field - 1
+            if seen != fields:
+                code, field = FIELDS, 0
+            errors[bad, 0], errors[bad, 1], errors[bad, 2] = line, code, field
             errors[bad, 3], errors[bad, 4], errors[bad, 5] = seen, begin, stop
             bad += 1
             at = stop + 1
