@@ -1,0 +1,141 @@
+"""CSV and Parquet files with any columns, read by a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lanner import storage
+from lanner.errors import ConfigError, DataError
+from lanner.kernels.delimited import Records
+from lanner.prep.assemble import Problem, assemble
+from lanner.prep.chunk import RawChunk
+from lanner.prep.overlap import map_ordered
+from lanner.prep.sources import BadRow, OnBadRow, ReadOptions
+from lanner.prep.sources.blocks import BrokenFileError
+from lanner.prep.sources.csv import check_columns, split_records, text_rows
+from lanner.schema import Schema
+
+_READ_BUFFER = 1 << 20
+_TEXT_SHOWN = 500
+Part: TypeAlias = tuple[RawChunk, list[BadRow]]
+
+
+class TabularSource:
+    """Reads files of `kind` csv or parquet.
+
+    Parquet files are read by batches of rows, page by page, however large a row group is.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def schema(self, options: ReadOptions) -> Schema | None:
+        """None: any column can be anything."""
+        return None
+
+    def check(self, schema: Schema, options: ReadOptions) -> None:
+        """Raise ConfigError where the options do not fit: delimiter, names, columns that `names` does not have."""
+        if self._kind == "parquet":
+            return
+        delimiter = "," if options.delimiter is None else options.delimiter
+        if len(delimiter.encode()) != 1 or delimiter in '"\r\n':
+            raise ConfigError(f"delimiter {delimiter!r}: expected one byte, no quote and no line end")
+        if options.header and options.names:
+            raise ConfigError(
+                "column names are given, but the first line is to be read as the header: say header: false"
+            )
+        if not options.header:
+            if not options.names:
+                raise ConfigError("a CSV file without a header needs the names of its columns")
+            if missing := [name for name in _wanted(schema, options) if name not in options.names]:
+                raise ConfigError(f"no column {', '.join(map(repr, missing))} among the names given")
+
+    def read(self, file: str, schema: Schema, options: ReadOptions, on_bad_row: OnBadRow) -> Iterator[RawChunk]:
+        """See `Source.read`."""
+        parts = _csv_parts(file, schema, options) if self._kind == "csv" else _parquet_parts(file, schema, options)
+        rows = 0
+        try:
+            with closing(parts):
+                for chunk, bad in parts:
+                    for row in bad:
+                        on_bad_row(row)
+                    rows += chunk.rows
+                    yield chunk
+        except (BrokenFileError, pa.ArrowException) as broken:
+            raise DataError(f"{file}: {broken}; {rows} rows could be read before the break") from broken
+
+
+def _wanted(schema: Schema, options: ReadOptions) -> list[str]:
+    return list(dict.fromkeys((*schema.raw_columns, *([options.time] if options.time else []))))
+
+
+def _csv_parts(file: str, schema: Schema, options: ReadOptions) -> Generator[Part, None, None]:
+    wanted = _wanted(schema, options)
+    parse = partial(_csv_part, file=file, wanted=wanted, schema=schema, options=options)
+    yield from map_ordered(parse, split_records(file, wanted, options))
+
+
+def _csv_part(block: tuple[Records, int], file: str, wanted: list[str], schema: Schema, options: ReadOptions) -> Part:
+    rows = text_rows(*block, wanted, options)
+    chunk, problems = _assembled(file, rows.columns, len(rows.lines), schema, options)
+    bad = [BadRow(int(rows.lines[p.row]), p.reason, p.message, rows.text(p.row)) for p in problems]
+    return chunk, sorted([*rows.bad, *bad], key=lambda row: row.line)
+
+
+def _parquet_parts(file: str, schema: Schema, options: ReadOptions) -> Generator[Part, None, None]:
+    wanted = _wanted(schema, options)
+    parse = partial(_parquet_part, file=file, wanted=wanted, schema=schema, options=options)
+    yield from map_ordered(parse, _batches(file, wanted, options))
+
+
+def _batches(file: str, wanted: list[str], options: ReadOptions) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Batches of about `block_bytes` and the 1-based row each starts at."""
+    first = 1
+    with storage.open_file(file) as raw:
+        parquet = pq.ParquetFile(raw, buffer_size=_READ_BUFFER, pre_buffer=False)
+        check_columns(file, wanted, parquet.schema_arrow.names)
+        if not wanted or not parquet.metadata.num_rows:
+            return
+        rows = max(options.block_bytes // _row_bytes(parquet.metadata, wanted), 1)
+        for batch in parquet.iter_batches(batch_size=rows, columns=wanted, use_threads=False):
+            yield batch, first
+            first += batch.num_rows
+
+
+def _row_bytes(metadata: pq.FileMetaData, wanted: list[str]) -> int:
+    """Bytes of one decoded row of the wanted columns, estimated: 8 a column, or more where the file says so."""
+    size: int = 0
+    for group in range(metadata.num_row_groups):
+        for at in range(metadata.num_columns):
+            piece = metadata.row_group(group).column(at)
+            if piece.path_in_schema.split(".")[0] in wanted:
+                size += piece.total_uncompressed_size
+    return max(size // int(metadata.num_rows), 8 * len(wanted))
+
+
+def _parquet_part(
+    part: tuple[pa.RecordBatch, int], file: str, wanted: list[str], schema: Schema, options: ReadOptions
+) -> Part:
+    batch, first = part
+    columns = {name: batch.column(name) for name in wanted}
+    chunk, problems = _assembled(f"{file}, rows from {first} on", columns, batch.num_rows, schema, options)
+    return chunk, [BadRow(first + p.row, p.reason, p.message, _shown(batch, p.row)) for p in problems]
+
+
+def _shown(batch: pa.RecordBatch, row: int) -> str:
+    return repr(batch.slice(row, 1).to_pylist()[0])[:_TEXT_SHOWN]
+
+
+def _assembled(
+    where: str, columns: dict[str, pa.Array], rows: int, schema: Schema, options: ReadOptions
+) -> tuple[RawChunk, list[Problem]]:
+    try:
+        return assemble(columns, rows, schema, options.time)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from error
