@@ -29,6 +29,8 @@ class RankingModel(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, L] of a batch."""
+        if not self.schema.sparse:  # bags without features do not know the batch size
+            return self.head(batch.dense, batch.dense.new_empty(len(batch), 0))
         return self.head(batch.dense, self.embedding(batch.bags))
 
 

@@ -26,11 +26,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_file_defaults_and_overrides(path: Path) -> None:
-    recipe = load(
-        path,
-        ["data=criteo", "out=runs/1", "model.dim=16", "model.bottom=[32,16]", "schedule.decay_start=99", "seed=7"]
-        + ["dense_optimizer.name=Adam", "dense_optimizer.lr=1e-3", "early_stopping=null"],
-    )
+    changes = "data=criteo out=runs/1 model.dim=16 model.bottom=[32,16] schedule.decay_start=99 seed=7"
+    dense = "dense_optimizer.name=Adam dense_optimizer.lr=1e-3 early_stopping=null"
+    recipe = load(path, [*changes.split(), *dense.split()])
     assert (recipe.data, recipe.out, recipe.seed, recipe.batch_size) == ("criteo", "runs/1", 7, 4096)
     assert recipe.model.hyperparameters == {"dim": 16, "bottom": [32, 16]}
     assert recipe.embedding_optimizer == SGD(1.5)
