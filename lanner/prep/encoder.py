@@ -11,10 +11,9 @@ import numpy as np
 from lanner import storage
 from lanner.errors import DataError, IdRangeError, SchemaError
 from lanner.kernels.hashing import bucket
-from lanner.prep.bags import require_good
 from lanner.prep.chunk import Keys, RawChunk
 from lanner.prep.keys import Values
-from lanner.prep.numbers import require_numbers
+from lanner.prep.request import dense_block, sparse_keys
 from lanner.prep.transforms import Transforms
 from lanner.prep.vocabulary import Vocabulary
 from lanner.schema import MISSING_ID, HashEncoder, IdentityEncoder, Schema, Sparse, VocabEncoder
@@ -24,14 +23,20 @@ from lanner.schema import MISSING_ID, HashEncoder, IdentityEncoder, Schema, Spar
 class IdColumn:
     """Ids of one feature in the smallest unsigned type that holds its table (int64 beyond 32 bits).
 
-    One id a row; or flat, with `offsets` (int64 [rows + 1]). `missing` counts rows without a value, `unknown` the
-    values that are not in the vocabulary.
+    One id a row; or flat, with `offsets` (int64 [rows + 1]). `missing` counts the rows without a value. Ids from
+    `first_id` on stand for known values; `missing_ids` of those below for missing ones.
     """
 
     values: np.ndarray
     offsets: np.ndarray | None
     missing: int
-    unknown: int
+    first_id: int = 0
+    missing_ids: int = 0
+
+    @property
+    def unknown(self) -> int:
+        """How many values are not in the vocabulary."""
+        return int(np.count_nonzero(self.values < self.first_id)) - self.missing_ids if self.first_id else 0
 
 
 @dataclass(slots=True)
@@ -52,7 +57,11 @@ def table_rows(feature: Sparse, vocabulary: Vocabulary | None = None) -> int:
     if isinstance(encoder, HashEncoder):
         return encoder.size + 1
     if isinstance(encoder, IdentityEncoder):
-        return max(encoder.size, (encoder.missing or 0) + 1)
+        if encoder.missing is not None and not 0 <= encoder.missing < encoder.size:
+            raise SchemaError(
+                f"feature {feature.name!r}: missing id {encoder.missing} is outside 0..{encoder.size - 1}"
+            )
+        return encoder.size
     if vocabulary is None:
         raise SchemaError(f"table {feature.table_name!r}: its vocabulary is not fitted yet")
     return vocabulary.rows
@@ -89,7 +98,7 @@ class Encoder:
 
     def encode_chunk(self, chunk: RawChunk) -> Encoded:
         """Encode a chunk. Raises DataError naming column, row and value where the schema does not allow a value."""
-        ids = [self._ids(at, keys, chunk.rows) for at, keys in enumerate(chunk.sparse)]
+        ids = [self._ids(at, keys) for at, keys in enumerate(chunk.sparse)]
         dense = self._transforms(chunk.dense)
         return Encoded(chunk.rows, dense, ids, chunk.labels, chunk.weight, chunk.group)
 
@@ -101,14 +110,7 @@ class Encoder:
         know, for lengths that differ, and for bad values.
         """
         rows = self._check_columns(columns, optional_missing)
-        dense = np.full((rows, len(self.schema.dense)), np.nan)
-        for at, number in enumerate(self.schema.dense):
-            if number.source in columns:
-                dense[:, at] = require_numbers(columns[number.source], number.source, number.raw == "int")
-        sparse = [
-            require_good(feature, columns[feature.source]) if feature.source in columns else _all_missing(feature, rows)
-            for feature in self.schema.sparse
-        ]
+        dense, sparse = dense_block(self.schema, columns, rows), sparse_keys(self.schema, columns, rows)
         return self.encode_chunk(RawChunk(rows, np.zeros((rows, 0), np.float32), dense, sparse))
 
     def _check_columns(self, columns: Mapping[str, Values], optional_missing: bool) -> int:
@@ -141,13 +143,13 @@ class Encoder:
             raise SchemaError(f"{where}: the schema says {table.rows} rows, its encoder gives {rows} ids")
         return table.rows if isinstance(table.rows, int) else rows
 
-    def _ids(self, at: int, keys: Keys, rows: int) -> IdColumn:
+    def _ids(self, at: int, keys: Keys) -> IdColumn:
         feature, encoder = self.schema.sparse[at], self.schema.sparse[at].encoder
         flat = np.empty(len(keys.keys), self._dtypes[at])
-        unknown = 0
+        first_id = 0
         if isinstance(encoder, VocabEncoder):
-            vocabulary = self.vocabularies[feature.table_name]
-            vocabulary.encode(keys.keys, keys.missing, flat)
+            first_id = encoder.first_id
+            self.vocabularies[feature.table_name].encode(keys.keys, keys.missing, flat)
         elif isinstance(encoder, HashEncoder):
             flat[:] = 1 + bucket(keys.keys, encoder.seed, encoder.size)
             if keys.missing is not None:
@@ -155,25 +157,17 @@ class Encoder:
         else:
             flat[:] = _identity(feature, encoder, keys)
         missing = _missing_rows(keys)
-        if isinstance(encoder, VocabEncoder):
-            unknown = int(np.count_nonzero(flat < encoder.first_id)) - (missing if keys.offsets is None else 0)
         if keys.offsets is None:
-            return IdColumn(flat, None, missing, unknown)
+            return IdColumn(flat, None, missing, first_id, missing)
         if feature.hotness is None:
-            return IdColumn(flat, keys.offsets, missing, unknown)
-        return IdColumn(*_fixed(feature, flat, keys.offsets), missing, unknown)
+            return IdColumn(flat, keys.offsets, missing, first_id)
+        return IdColumn(*_fixed(feature, flat, keys.offsets), missing, first_id, missing * feature.hotness)
 
 
 def _missing_rows(keys: Keys) -> int:
     if keys.offsets is not None:
         return int(np.count_nonzero(keys.offsets[1:] == keys.offsets[:-1]))
     return 0 if keys.missing is None else int(np.count_nonzero(keys.missing))
-
-
-def _all_missing(feature: Sparse, rows: int) -> Keys:
-    if feature.one_hot:
-        return Keys(np.zeros(rows, np.int64), np.ones(rows, np.bool_))
-    return Keys(np.zeros(0, np.int64), offsets=np.zeros(rows + 1, np.int64))
 
 
 def _identity(feature: Sparse, encoder: IdentityEncoder, keys: Keys) -> np.ndarray:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from lanner.errors import DataError
 from lanner.kernels import parallel
 from lanner.kernels.hashing import parse, xxh64
-from lanner.prep.texts import as_arrow, is_text, list_buffers, null_mask, plain_texts, text_buffers
+from lanner.prep.texts import as_arrow, is_text, null_mask, plain_texts, text_buffers
 from lanner.schema import Raw
 
 Values: TypeAlias = "Sequence[Any] | np.ndarray | pa.Array | pa.ChunkedArray"
@@ -58,11 +58,7 @@ def scalar_keys(raw: Raw, values: Values, column: str, keep_texts: bool = False)
     Raises DataError naming `column` where the type of the whole column is wrong; single bad values are marked.
     """
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype.kind in "OUS"):
-        encoded = _encoded(raw, values, column)
-        if encoded is not None:
-            texts = pa.array(encoded, pa.binary()).cast(pa.large_string()) if keep_texts and raw == "string" else None
-            return _from_texts(raw, *list_buffers(encoded), np.zeros(len(encoded), np.bool_), texts)
-        return _from_integers(raw, np.array(values, np.int64), np.zeros(len(values), np.bool_))
+        values = _typed(raw, values, column)
     array = as_arrow(values)
     if pa.types.is_dictionary(array.type) and not is_text(array.type):
         array = array.dictionary_decode()
@@ -114,11 +110,15 @@ def _from_integers(raw: Raw, values: np.ndarray, missing: np.ndarray) -> Scalars
     return Scalars(values.astype(np.uint32), missing, (values < 0) | (values > _LARGEST_HEX))
 
 
-def _encoded(raw: Raw, values: Sequence[Any] | np.ndarray, column: str) -> list[bytes] | None:
-    """The values as UTF-8 texts, missing ones empty; None when all are integers that an int64 array can hold."""
+def _typed(raw: Raw, values: Sequence[Any] | np.ndarray, column: str) -> pa.Array | np.ndarray:
+    """Python values as texts or, where all are integers of 64 bits, as an int64 array."""
     if raw != "string" and len(values) and all(type(value) is int and -(2**63) <= value < 2**63 for value in values):
-        return None
-    return [_as_bytes(raw, value, column, row) for row, value in enumerate(values)]
+        return np.array(values, np.int64)
+    try:
+        return pa.array(values, pa.string(), from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):  # not texts alone
+        encoded = [_as_bytes(raw, value, column, row) for row, value in enumerate(values)]
+        return pa.array(encoded, pa.binary()).cast(pa.string())
 
 
 def _as_bytes(raw: Raw, value: Any, column: str, row: int) -> bytes:

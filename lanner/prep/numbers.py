@@ -7,6 +7,8 @@ fractions where the schema says raw: int.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from lanner.prep.keys import Values
 from lanner.prep.texts import as_arrow, is_text, null_mask, plain_texts
 
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[nN][aA][nN]"
+_MANY = 64
+"""From so many values on, Arrow's way of parsing texts pays for its fixed cost."""
 _IS_NUMBER = re.compile(_NUMBER, re.ASCII).fullmatch
 
 
@@ -27,8 +31,7 @@ def numbers_of(values: Values, column: str, whole: bool = False) -> tuple[np.nda
     Raises DataError naming `column` where its type holds no numbers at all.
     """
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype.kind in "OUS"):
-        numbers = np.array([_number(value) for value in values], np.float64)
-        bad = np.isinf(numbers)
+        numbers, bad = _object_numbers(values)
     else:
         numbers, bad = _arrow_numbers(as_arrow(values), column)
         bad |= np.isinf(numbers)
@@ -52,6 +55,20 @@ def require_numbers(values: Values, column: str, whole: bool = False) -> np.ndar
     return numbers
 
 
+def _object_numbers(values: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if len(values) >= _MANY:
+        kinds = set(map(type, values))
+        if kinds <= {str, type(None)}:
+            with suppress(UnicodeError):
+                return _text_numbers(pa.array(values, pa.string()))
+        if kinds <= {int, float, type(None)}:
+            with suppress(OverflowError):
+                numbers = np.array(values, np.float64)
+                return numbers, np.isinf(numbers)
+    numbers = np.array([_number(value) for value in values], np.float64)
+    return numbers, np.isinf(numbers)
+
+
 def _number(value: Any) -> float:
     """A number, NaN when missing, infinite when it is none."""
     if value is None:
@@ -59,7 +76,9 @@ def _number(value: Any) -> float:
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if isinstance(value, str):
-        return float(value) if _IS_NUMBER(value) else np.inf if value else np.nan
+        if (value.isascii() and value.isdigit()) or _IS_NUMBER(value):
+            return float(value)
+        return np.inf if value else np.nan
     if isinstance(value, int | float | np.number | np.bool_):
         try:
             return float(value)
@@ -89,4 +108,4 @@ def _text_numbers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     plain = pc.if_else(pa.array(fits & ~empty), texts, pa.scalar(None, texts.type))
     plain = pc.replace_substring_regex(plain, r"^\+", "")
     numbers = plain.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return np.where(null_mask(plain), np.nan, numbers), ~fits
+    return np.where(null_mask(plain), np.nan, numbers), ~fits | np.isinf(numbers)

@@ -50,14 +50,6 @@ def text_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return (np.frombuffer(data, np.uint8) if data is not None and data.size else _EMPTY), view
 
 
-def list_buffers(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """The same form from byte strings."""
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    data = b"".join(texts)
-    return (np.frombuffer(data, np.uint8) if data else _EMPTY), offsets
-
-
 def as_arrow(values: Any) -> pa.Array:
     """One Arrow array of Arrow data (chunked or not) or a NumPy array of numbers."""
     if isinstance(values, pa.ChunkedArray):

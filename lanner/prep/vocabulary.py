@@ -40,6 +40,7 @@ class Vocabulary:
     ) -> None:
         self.raw, self.keys, self.counts, self.texts = raw, keys, counts, texts
         self.unknown_buckets = unknown_buckets
+        self._reserved = np.int64(self.first_id), np.uint64(unknown_buckets)
         self.index = HashIndex(len(keys))
         if self.index.insert(keys, np.arange(len(keys))) != len(keys):
             raise DataError(f"vocabulary: {len(keys)} values, but only {len(self.index)} distinct ones")
@@ -76,9 +77,8 @@ class Vocabulary:
         """
         ids = np.empty(len(keys), np.int64) if out is None else out
         masked = _NONE_MISSING if missing is None else missing
-        first, buckets = np.int64(self.first_id), np.uint64(self.unknown_buckets)
         where = (self.index.slots, self.index.mask)
-        parallel.run(kernels.vocabulary_ids, len(keys), *where, keys, masked, first, buckets, ids, grain=_GRAIN)
+        parallel.run(kernels.vocabulary_ids, len(keys), *where, keys, masked, *self._reserved, ids, grain=_GRAIN)
         return ids
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> list[Any]:
