@@ -28,6 +28,7 @@ def widen(name: str, datatype: str, values: np.ndarray, target: str) -> np.ndarr
     """`values` as `target`; refused unless every value of `datatype` can be held without loss."""
     if datatype == target:
         return values
-    if datatype == "BYTES" or datatype == "BOOL" or not np.can_cast(values.dtype, NUMERIC[target], "safe"):
+    fixed = {datatype, target}.isdisjoint(("BYTES", "BOOL"))
+    if not fixed or not np.can_cast(NUMERIC[datatype], NUMERIC[target], "safe"):
         raise RequestError(f"input '{name}': datatype {datatype} given, expected {target} or one it holds without loss")
     return values.astype(NUMERIC[target])
