@@ -10,6 +10,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import pytest
+from hypothesis import settings
+
+# The first call of a kernel compiles it, which no deadline for one example allows for.
+settings.register_profile("lanner", deadline=None)
+settings.load_profile("lanner")
 
 ROOT = Path(__file__).resolve().parent.parent
 
