@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lanner.serve.failure import RequestError, cancelled, expired, overloaded
+from lanner.serve.failure import RequestError, StoppingError, cancelled, expired, overloaded
 from lanner.serve.rows import Rows
 from lanner.serve.statistics import Durations, Statistics
 
@@ -106,7 +106,7 @@ class Batcher:
             timeout = min(timeout, self._policy.timeout_us * 1000)
         with self._changed:
             if self._stopping:
-                raise RequestError(f"model '{self._name}' is being unloaded", 503, "REJECTED")
+                raise StoppingError(self._name)
             if self._policy.max_queue and len(self._queue) >= self._policy.max_queue:
                 raise overloaded()
             ticket.queued = time.perf_counter_ns()

@@ -114,9 +114,11 @@ class Control:
             if not (self._root / name).is_dir() or Path(name).name != name or name.startswith("."):
                 raise RequestError(f"failed to load '{name}', no such model in the repository")
             entry = self._read(name)
-            if not entry.loaded:
-                self._models[name] = _Entry(before.loaded, entry.reasons)
-                raise RequestError(f"failed to load '{name}', {'; '.join(entry.reasons.values()) or 'no version'}")
+            if entry.reasons:
+                kept, unused = (before, entry) if before.loaded else (entry, before)
+                self._models[name] = _Entry(kept.loaded, entry.reasons)
+                _stop(unused)
+                raise RequestError(f"failed to load '{name}', {'; '.join(entry.reasons.values())}")
             self._models[name] = entry
         _stop(before)
 

@@ -25,6 +25,13 @@ class RequestError(LannerError):
         return str(self)
 
 
+class StoppingError(RequestError):
+    """The version that was asked is being unloaded."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"model '{name}' is being unloaded", 503, "REJECTED")
+
+
 def overloaded() -> RequestError:
     return RequestError("Exceeds maximum queue size", 503, "REJECTED")
 

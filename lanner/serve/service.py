@@ -11,7 +11,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from lanner.serve.batcher import Ticket
 from lanner.serve.control import Control, Loaded
-from lanner.serve.failure import RequestError, unsupported
+from lanner.serve.failure import RequestError, StoppingError, unsupported
 from lanner.serve.request import Request
 from lanner.serve.settings import to_json
 
@@ -101,6 +101,10 @@ class Service:
             ticket = Ticket(rows, done, arrived, encoding, request.timeout)
             ticket.version = loaded.version
             loaded.batcher.submit(ticket)
+        except StoppingError:
+            if self.control.model(request.model, request.version) is loaded:
+                raise
+            return self.submit(request, arrived, done)  # a newer version has taken over in the meantime
         except RequestError as error:
             loaded.statistics.failed(error.reason, time.perf_counter_ns() - arrived)
             raise

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,12 @@ def repository(tmp_path_factory: pytest.TempPathFactory, mixed_model: RankingMod
     export(save(mixed_model, source / "mixed"), folder, "mixed")
     export(save(planted_model(), source / "planted"), folder, "planted")
     return folder
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Callable[..., Server]:
+    """`start`, for tests that need a server of their own."""
+    return start
 
 
 @pytest.fixture(scope="session")
