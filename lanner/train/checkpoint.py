@@ -86,7 +86,7 @@ def load_weights(path: str | os.PathLike[str], model: RankingModel, optimizer_st
     """
     tensors = read_tensors(storage.join(path, "dense.safetensors"))
     expected = dense_state(model)
-    for name in expected.keys() | tensors.keys():
+    for name in dict.fromkeys((*expected, *tensors)):
         if name not in tensors or name not in expected:
             where = "the model" if name in tensors else "the file"
             raise DataError(f"{path}/dense.safetensors: {name!r} is missing in {where}")

@@ -96,7 +96,7 @@ def evaluate(
     With several labels the top level holds each metric's mean over the labels where it is defined, and "labels" the
     metrics of each by name.
     """
-    y, p = labels.reshape(len(labels), -1), probabilities.reshape(len(probabilities), -1)
+    y, p = labels.reshape(-1, len(names)), probabilities.reshape(-1, len(names))
     each = {name: summary(y[:, k], p[:, k], weight) for k, name in enumerate(names)}
     if len(each) == 1:
         return next(iter(each.values()))

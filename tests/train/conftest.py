@@ -1,78 +1,19 @@
-"""Small datasets, written by hand in the dataset format."""
+"""Fixtures of the training tests."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from lanner import manifest
 from lanner.data import Dataset
-from lanner.schema import Schema
 
-Columns = dict[str, Any]
-"""Labels and sparse features by name (one value a row, or a list of lists), and `dense` [rows, D]."""
+sys.path.insert(0, str(Path(__file__).parent))  # the tests share `train_datasets`
 
-
-def schema(dense: int = 2, rows: tuple[int, ...] = (20, 30), **options: Any) -> Schema:
-    """Label `label`, numbers n0.., one-hot features c0.. with identity tables of the given rows."""
-    return Schema(
-        labels=options.pop("labels", ({"name": "label"},)),
-        dense=tuple({"name": f"n{k}"} for k in range(dense)),
-        sparse=tuple(
-            {"name": f"c{k}", "raw": "int", "encoder": {"kind": "identity", "size": n}} for k, n in enumerate(rows)
-        ),
-        tables=tuple({"name": f"c{k}", "rows": n} for k, n in enumerate(rows)),
-        **options,
-    )
-
-
-def write(path: Path, of: Schema, **splits: Columns) -> Dataset:
-    """A dataset of the given splits."""
-    of.save(path / "schema.yaml")
-    files = {}
-    for split, columns in splits.items():
-        arrays = {name: _array(name, values) for name, values in columns.items()}
-        batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-        (path / split).mkdir()
-        with pa.ipc.new_file(path / split / "part-00000.arrow", batch.schema) as writer:
-            writer.write_batch(batch)
-        name = f"{split}/part-00000.arrow"
-        files[name] = manifest.entry(path, name, batch.num_rows)
-    files["schema.yaml"] = manifest.entry(path, "schema.yaml")
-    manifest.write(path, manifest.Manifest(kind="dataset", fingerprint=of.fingerprint(), files=files))
-    return Dataset.open(path)
-
-
-def _array(name: str, values: Any) -> pa.Array:
-    if name == "dense":
-        flat = pa.array(np.asarray(values, np.float32).reshape(-1))
-        return pa.FixedSizeListArray.from_arrays(flat, np.asarray(values).shape[1])
-    if isinstance(values, list):
-        return pa.array(values, pa.list_(pa.uint8()))
-    array = np.asarray(values)
-    if array.dtype.kind == "f":
-        return pa.array(array.astype(np.float32))
-    return pa.array(array.astype(np.uint8 if array.size == 0 or array.max() < 256 else np.uint16))
-
-
-def random_rows(rows: int, of: Schema, seed: int = 0, signal: float = 2.0) -> Columns:
-    """Random features; the label follows the first number, and the parity of the first feature."""
-    draw = np.random.default_rng(seed)
-    columns: Columns = {f.name: draw.integers(0, of.table(f.name).rows, rows) for f in of.sparse}
-    logit = np.zeros(rows)
-    if of.dense:
-        columns["dense"] = draw.standard_normal((rows, len(of.dense))).astype(np.float32)
-        logit += signal * columns["dense"][:, 0]
-    if of.sparse:
-        logit += signal * (1 - 2 * (columns[of.sparse[0].name] % 2))
-    for label in of.labels:
-        columns[label.name] = (draw.random(rows) < 1 / (1 + np.exp(-logit))).astype(np.uint8)
-    return columns
+from train_datasets import random_rows, schema, write
 
 
 @pytest.fixture
