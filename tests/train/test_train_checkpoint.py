@@ -92,9 +92,7 @@ def test_kill_9_in_mid_epoch(dataset: Make, tmp_path: Path) -> None:
 def test_a_signal_leaves_a_usable_checkpoint(dataset: Make, tmp_path: Path, number: int) -> None:
     data = dataset(train=6400)
     process = child(recipe(data, tmp_path / "run", epochs=500), stderr=subprocess.PIPE)
-    wait_for(
-        lambda: (tmp_path / "run" / "metrics.jsonl").exists() and len(losses_so_far(tmp_path / "run")) > 3, process
-    )
+    wait_for(lambda: records_of(tmp_path / "run") > 3, process)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
