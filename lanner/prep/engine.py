@@ -19,7 +19,7 @@ from lanner.prep.overlap import map_ordered
 from lanner.prep.plan import Plan
 from lanner.prep.rejects import HEADER
 from lanner.prep.rows import batches
-from lanner.prep.scratch import scratch_folder
+from lanner.prep.scratch import scratch_folder, scratch_path
 from lanner.prep.split import SPLITS
 from lanner.prep.stage import REJECTS, StagedFile
 from lanner.prep.staged_rows import StagedRows
@@ -34,8 +34,8 @@ REJECTED = "rejects.tsv"
 def run(plan: Plan, overwrite: bool = False, quiet: bool = False, scratch: str | None = None) -> PrepSummary:
     """Carry out a plan; see `lanner.prep.prepare`."""
     start = time.perf_counter()
-    if not overwrite and storage.exists(storage.join(plan.out, manifests.NAME)):
-        raise ConfigError(f"{plan.out} already holds a finished dataset; choose another place or overwrite it")
+    if not overwrite:
+        _check_place(plan.out, resuming=scratch_path(plan.out, scratch).exists())
     with scratch_folder(plan.out, scratch) as folder:
         staged = stage_files(plan, folder, quiet)
         rows = StagedRows(staged, plan)
@@ -64,17 +64,24 @@ def _encoder(plan: Plan, rows: StagedRows, quiet: bool) -> Encoder:
     return Encoder(schema, vocabularies)
 
 
+def _check_place(out: str, resuming: bool) -> None:
+    """Refuse to write over a finished dataset or, unless an interrupted run is resumed, over files of others."""
+    if storage.exists(storage.join(out, manifests.NAME)):
+        raise ConfigError(f"{out} already holds a finished dataset; choose another place or overwrite it")
+    for name in (*SPLITS, "vocab", "schema.yaml", REJECTED):
+        if not resuming and storage.exists(storage.join(out, name)):
+            raise ConfigError(f"{out} holds {name}, but no finished dataset; choose another place or overwrite it")
+
+
 def _clear(out: str) -> None:
-    """Remove an older dataset, its manifest first, and what an interrupted run left of one."""
+    """Remove an older dataset, its manifest first, and what an interrupted run left of one; nothing else."""
     storage.remove(storage.join(out, manifests.NAME))
-    for split in SPLITS:
-        folder = storage.join(out, split)
-        if storage.exists(folder):
-            for name in storage.list_files(folder):
-                if name.lstrip(".").startswith("part-"):
-                    storage.remove(storage.join(folder, name))
-    for name in ("vocab", "schema.yaml", REJECTED):
-        storage.remove(storage.join(out, name))
+    for folder in (*SPLITS, "vocab"):
+        if storage.exists(storage.join(out, folder)):
+            for name in storage.list_files(storage.join(out, folder)):
+                if name.lstrip(".").startswith("part-") or (folder == "vocab" and name.endswith(".parquet")):
+                    storage.remove(storage.join(out, folder, name))
+    storage.remove(storage.join(out, REJECTED))
 
 
 def _write_split(

@@ -100,7 +100,7 @@ def make_plan(
 
     Raises ConfigError, SchemaError, or FileNotFoundError naming a pattern that matches nothing.
     """
-    options = _options({**reading, "block_bytes": block_bytes(memory_bytes(memory))})
+    options = _options({"block_bytes": block_bytes(memory_bytes(memory)), **reading})
     _check_rest(**rest)
     reader = open_source(source)
     if using is not None:
@@ -123,9 +123,7 @@ def make_plan(
 def _options(reading: dict[str, Any]) -> ReadOptions:
     known = {field.name for field in fields(ReadOptions)}
     if unknown := sorted(set(reading) - known):
-        raise ConfigError(
-            f"unknown option {unknown[0]!r}: expected one of {', '.join(sorted(known - {'block_bytes'}))}"
-        )
+        raise ConfigError(f"unknown option {unknown[0]!r}: expected one of {', '.join(sorted(known))}")
     return ReadOptions(**reading)
 
 

@@ -20,10 +20,9 @@ NAME = ".prep"
 def scratch_folder(out: str, given: str | None = None) -> Iterator[Path]:
     """The folder, locked against other runs; left in place when the block raises, removed when it ends well.
 
-    Inside a local output directory, or in the cache folder for a remote one, unless `given`. Raises ConfigError
-    when another run is writing to the same place.
+    Raises ConfigError when another run is writing to the same place.
     """
-    folder = Path(given) if given else _default(out)
+    folder = scratch_path(out, given)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
@@ -34,11 +33,13 @@ def scratch_folder(out: str, given: str | None = None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _default(out: str) -> Path:
-    if storage.is_local(out):
+def scratch_path(out: str, given: str | None = None) -> Path:
+    """Where the folder lies: in the local output directory, else below `given` or the cache folder."""
+    if given is None and storage.is_local(out):
         return storage.local_path(out) / NAME
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "lanner" / "prep" / hashlib.blake2b(out.encode(), digest_size=8).hexdigest()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lanner"
+    own = hashlib.blake2b(out.encode(), digest_size=8).hexdigest()
+    return (Path(given) if given else cache) / f"prep-{own}"
 
 
 def forget_others(folder: Path, keys: list[str]) -> None:
