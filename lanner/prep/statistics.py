@@ -14,6 +14,9 @@ from lanner.kernels.moments import add_moments
 from lanner.prep.transforms import FITTED, before_scaling, filled
 from lanner.schema import Dense, Schema
 
+_CONSTANT = 2.0**-80
+"""A variance below this share of the mean square is what rounding leaves of a constant column."""
+
 
 @dataclass(slots=True)
 class _Column:
@@ -109,5 +112,8 @@ def _scaling(dense: Dense, column: _Column) -> dict[str, float]:
     if not np.isfinite(column.sums).all():
         raise DataError(f"dense column {dense.source!r}: values too large to standardise")
     mean = _exact(column.sums, 0) / column.count
-    variance = _exact(column.sums, 2) / column.count - mean * mean
-    return {"mean": float(mean), "std": math.sqrt(max(float(variance), 0.0))}
+    squares = _exact(column.sums, 2) / column.count
+    variance = float(squares - mean * mean)
+    if variance < float(squares) * _CONSTANT:
+        variance = 0.0
+    return {"mean": float(mean), "std": math.sqrt(variance)}
