@@ -102,23 +102,32 @@ def _measure(
     """One level; None when it was stopped before its window began."""
     load = _load(client, pool, settings, level)
     load.start()
-    _sleep(settings.warmup, stopped)
-    if stopped():
-        load.stop(DRAIN_SECONDS)
-        return None
-    before = Counters.read(client.statistics())
-    cpu, start = time.process_time(), clock()
-    _sleep(settings.duration, stopped)
-    end, cpu = clock(), time.process_time() - cpu
-    if settings.concurrency:
-        # What is still under way does not belong to a closed loop's window, so the server is read first.
-        after = Counters.read(client.statistics())
+    try:
+        _sleep(settings.warmup, stopped)
+        if stopped():
+            load.stop(DRAIN_SECONDS)
+            return None
+        before = _counters(client)
+        cpu, start = time.process_time(), clock()
+        _sleep(settings.duration, stopped)
+        end, cpu = clock(), time.process_time() - cpu
+        # What is still under way does not belong to a closed loop's window, so the server is read before it ends.
+        after = _counters(client) if settings.concurrency else None
         unanswered = load.stop(DRAIN_SECONDS if stopped() else settings.timeout)
-    else:
-        unanswered = load.stop(DRAIN_SECONDS if stopped() else settings.timeout)
-        after = Counters.read(client.statistics())
+        after = after or _counters(client)
+    except BaseException:
+        load.stop(0.0)
+        raise
     server = after.since(before) if before and after else None
     return _evaluate(load.samples, settings, level, (start, end), server, unanswered, cpu / (end - start))
+
+
+def _counters(client: Client) -> Counters | None:
+    """The server's statistics; None where it keeps none, or is too busy to tell: the client's part is still good."""
+    try:
+        return Counters.read(client.statistics())
+    except ServerError:
+        return None
 
 
 def _evaluate(

@@ -39,16 +39,18 @@ RAW_INPUTS = {"price": "FP64", "age": "FP64", "user": "BYTES", "item": "INT64", 
 @dataclass
 class Behaviour:
     """What the stub does: `decide(n)` gives the error text of its n-th request ('' = a good answer); `frozen()` is
-    how many seconds it must still wait before it answers anything."""
+    how many seconds it must still wait before it answers anything. A `plain` server lacks Triton's extensions."""
 
     decide: Callable[[int], str] = lambda n: ""
     frozen: Callable[[], float] = lambda: 0.0
     with_schema: bool = True
+    plain: bool = False
     max_batch_size: int = 4096
     rows: int = 0
     failed: int = 0
     served: int = 0
     out_of_range: int = 0
+    closed: bool = False
     bodies: list[bytes] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -60,7 +62,7 @@ class Behaviour:
                 shape, data = tensors["ids"]
                 ids = np.frombuffer(data, np.int64).reshape(shape)
                 self.out_of_range += int(((ids < 0) | (ids >= (1000, 7))).sum())
-                genres = np.frombuffer(tensors["genres.ids"][1], np.int64)
+                genres = np.frombuffer(tensors["genres.ids"][1] if "genres.ids" in tensors else b"", np.int64)
                 self.out_of_range += int(((genres < -1) | (genres >= 20)).sum())
             self.bodies.append(body)
             self.failed += bool(error)
@@ -117,9 +119,19 @@ def http_stub(behaviour: Behaviour) -> Iterator[str]:
     try:
         yield f"127.0.0.1:{port}"
     finally:
-        loop.call_soon_threadsafe(server.close)
+        behaviour.closed = True
+        asyncio.run_coroutine_threadsafe(_close(server), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
+
+
+async def _close(server: asyncio.Server) -> None:
+    server.close()
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _http(behaviour: Behaviour, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -134,7 +146,7 @@ async def _http(behaviour: Behaviour, reader: asyncio.StreamReader, writer: asyn
         path = head.split(" ")[1]
         status, answer = 200, {}
         if path.endswith("/infer"):
-            while (wait := behaviour.frozen()) > 0:
+            while (wait := behaviour.frozen()) > 0 and not behaviour.closed:
                 await asyncio.sleep(wait)
             if error := behaviour.infer(_http_tensors(body, int(lines["inference-header-content-length"])), body):
                 status, answer = 503, {"error": error}
@@ -142,9 +154,9 @@ async def _http(behaviour: Behaviour, reader: asyncio.StreamReader, writer: asyn
             answer = {"name": "stub", "version": "0", "extensions": ["statistics"]}
         elif path == "/v2/models/ctr":
             answer = behaviour.metadata()
-        elif path == "/v2/models/ctr/config":
+        elif path == "/v2/models/ctr/config" and not behaviour.plain:
             answer = behaviour.config()
-        elif path == "/v2/models/ctr/stats":
+        elif path == "/v2/models/ctr/stats" and not behaviour.plain:
             answer = behaviour.statistics()
         else:
             status, answer = 404, {"error": "no such thing"}
@@ -172,6 +184,7 @@ def grpc_stub(behaviour: Behaviour) -> Iterator[str]:
     try:
         yield f"127.0.0.1:{port}"
     finally:
+        behaviour.closed = True
         server.stop(0).wait()
 
 
@@ -192,7 +205,7 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):
         return json_format.ParseDict(self.behaviour.statistics(), service_pb2.ModelStatisticsResponse())
 
     def ModelInfer(self, request, context):  # noqa: N802
-        while (wait := self.behaviour.frozen()) > 0:
+        while (wait := self.behaviour.frozen()) > 0 and not self.behaviour.closed:
             time.sleep(wait)
         raw = zip(request.inputs, request.raw_input_contents, strict=True)
         tensors = {tensor.name: (list(tensor.shape), data) for tensor, data in raw}

@@ -1,0 +1,8 @@
+"""Makes the stub servers beside these tests importable (`from perf_stub import ...`)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

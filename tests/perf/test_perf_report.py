@@ -1,0 +1,108 @@
+"""The files of a report are there, parse, and say the same."""
+
+from __future__ import annotations
+
+import csv
+import json
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from perf_stub import Behaviour, http_stub
+from typer.testing import CliRunner
+
+from lanner.perf import Report, Settings, report, run
+from lanner.perf.tables import notes, text
+
+
+@pytest.fixture(scope="module")
+def measured() -> Report:
+    behaviour = Behaviour(decide=lambda n: "<shed>" if n % 10 == 9 else "")
+    with http_stub(behaviour) as url:
+        values = {"name": "ctr", "url": url, "protocol": "http", "concurrency": (1, 2), "latency_limit": 1e5}
+        return run(Settings.parse({**values, "duration": 0.2, "warmup": 0.05, "batch": 3}))
+
+
+def test_files(measured: Report, tmp_path: Path) -> None:
+    paths = report.write(measured, tmp_path / "perf")
+    assert [Path(path).name for path in paths] == ["perf.csv", "perf.json", "perf.png", "perf.html"]
+    values = json.loads((tmp_path / "perf/perf.json").read_text())
+    best = values.pop("best")
+    assert Report.model_validate(values) == measured
+    assert best["rows_per_s"] == max(level.rows_per_s for level in measured.levels)
+    rows = list(csv.DictReader((tmp_path / "perf/perf.csv").open()))
+    assert [int(row["requests"]) for row in rows] == [level.requests for level in measured.levels]
+    assert [float(row["p99_ms"]) for row in rows] == [level.latency.p99 for level in measured.levels if level.latency]
+    assert rows[0]["concurrency"] == "1.0" and rows[0]["batch"] == "3"
+
+
+def test_the_picture_is_one(measured: Report, tmp_path: Path) -> None:
+    from PIL import Image
+
+    with Image.open(BytesIO(report.plot.draw(measured))) as image:
+        assert image.width > 1000 and image.height > 400
+        assert len(image.convert("RGB").resize((200, 70)).getcolors(14_000) or []) > 20
+
+
+class _Page(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.tags: list[str] = []
+        self.sources: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.sources += [value or "" for key, value in attributes if key in ("src", "href")]
+        if tag not in ("meta", "img"):
+            self.opened.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.opened.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nothing_else(measured: Report) -> None:
+    text_of_page = report.html.page(measured, b"png")
+    page = _Page(text_of_page)
+    assert page.opened == []
+    assert page.tags.count("table") == 3 and page.tags.count("img") == 1
+    assert all(source.startswith("data:") for source in page.sources)
+    assert "&lt;shed&gt;" in text_of_page and "<shed>" not in text_of_page
+
+
+def test_notes_tell_errors_and_the_best_level(measured: Report) -> None:
+    found = " / ".join(notes(measured))
+    assert "503: <shed>" in found
+    assert "highest throughput with p99 within" in found
+
+
+def test_a_run_without_levels_is_still_reported(measured: Report, tmp_path: Path) -> None:
+    empty = measured.model_copy(update={"levels": [], "interrupted": True})
+    assert len(report.write(empty, tmp_path)) == 4
+    assert "interrupted" in notes(empty)[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, "-"), (12, "12"), (1234567, "1,234,567"), (0.1234, "0.12"), (12.34, "12.3"), (1234.5, "1,234")],
+)
+def test_cells(value: float | None, expected: str) -> None:
+    assert text(value) == expected
+
+
+def test_the_command(tmp_path: Path) -> None:
+    import typer
+
+    from lanner.cli.perf import perf
+
+    app = typer.Typer()
+    app.command()(perf)
+    with http_stub(Behaviour()) as url:
+        words = ["ctr", "--url", url, "--protocol", "http", "--batch", "2", "--concurrency", "1:2"]
+        done = CliRunner().invoke(app, [*words, "--duration", "0.2", "--warmup", "0", "--json", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    values = json.loads(done.stdout)
+    assert [level["load"] for level in values["levels"]] == [1, 2]
+    assert (tmp_path / "perf.html").exists()
