@@ -11,6 +11,9 @@ from __future__ import annotations
 FEATURE, FIRST_ROW, ROWS, POOLING, COLUMN = range(5)
 """Columns of a layout."""
 
+FIELDS = 5
+"""Their number."""
+
 SUM, MEAN, MAX = range(3)
 """Values of POOLING."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import threading
 import weakref
 from collections import deque
 from typing import Any
@@ -79,3 +80,16 @@ _outputs = Pool()
 def empty_tensor(shape: tuple[int, ...]) -> Tensor:
     """An uninitialised float32 tensor from the process's pool (see `Pool`), for outputs made anew at every step."""
     return _outputs.empty(shape)
+
+
+_thread = threading.local()
+
+
+def scratch(name: str, size: int, dtype: DTypeLike) -> np.ndarray[Any, Any]:
+    """At least `size` elements of any content, kept by this thread under `name` and handed out again next time."""
+    kept = _thread.__dict__
+    key = f"{name}:{np.dtype(dtype)}"
+    if key not in kept or kept[key].size < size:
+        kept[key] = zeros(_round(size), dtype)
+    array: np.ndarray[Any, Any] = kept[key]
+    return array

@@ -10,6 +10,7 @@ into registers and finishes an odd tail with narrower ones. No bounds are checke
 from __future__ import annotations
 
 import operator
+from functools import lru_cache
 from typing import Any
 
 from llvmlite import ir
@@ -21,6 +22,9 @@ _BYTE = ir.IntType(8).as_pointer()
 _LINE = 64  # bytes of a cache line
 
 
+_WIDEST = 128  # lanes that still fit the registers beside a few temporaries
+
+
 class Lanes:
     """A number of float32 lanes that kernels know when they are compiled; pass it as an argument."""
 
@@ -29,6 +33,17 @@ class Lanes:
             raise ValueError(f"a vector needs at least 1 lane, got {count}")
         self.count = count
         self._numba_type_ = LanesType(count)
+
+
+def lanes_for(dim: int) -> Lanes:
+    """Lanes in which rows of `dim` floats are worked through: all of them, or for long rows the widest equal parts.
+
+    A width above 128 that has no large divisor (a prime, at worst) is slow, since its parts are narrow.
+    """
+    return _lanes(next(part for part in range(min(dim, _WIDEST), 0, -1) if dim % part == 0))
+
+
+_lanes = lru_cache(maxsize=None)(Lanes)
 
 
 class LanesType(types.Type):
@@ -90,6 +105,37 @@ def _prefetch(builder: Any, pointer: Any) -> None:
     kind = ir.FunctionType(ir.VoidType(), [_BYTE, _I32, _I32, _I32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
     builder.call(function, [builder.bitcast(pointer, _BYTE), _I32(0), _I32(3), _I32(1)])
+
+
+@intrinsic
+def width(_typing: Any, lanes: Any) -> Any:
+    """The number of lanes, a constant."""
+
+    def generate(_context: Any, _builder: Any, _signature: Any, _args: Any) -> Any:
+        return _I64(lanes.count)
+
+    return types.int64(lanes), generate
+
+
+@intrinsic
+def get(_typing: Any, array: Any, index: Any) -> Any:
+    """``array[index]`` for a flat index known to be in range: no wrap-around of negative ones, so no branch."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_pointer(context, builder, signature.args[0], *args))
+
+    return array.dtype(array, _index(index)), generate
+
+
+@intrinsic
+def put(_typing: Any, array: Any, index: Any, value: Any) -> Any:
+    """``array[index] = value`` for a flat index known to be in range."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], _pointer(context, builder, signature.args[0], args[0], args[1]))
+        return context.get_dummy_value()
+
+    return types.void(array, _index(index), array.dtype), generate
 
 
 @intrinsic
@@ -201,6 +247,22 @@ def _tree(builder: Any, vector: Any, count: int) -> Any:
     low = builder.shuffle_vector(vector, zero, lanes(list(range(half))))
     high = builder.shuffle_vector(vector, zero, lanes(list(range(half, 2 * half))))  # lane `count` is a zero
     return _tree(builder, builder.fadd(low, high), half)
+
+
+@intrinsic
+def where_equal(_typing: Any, array: Any, index: Any, value: Any, vector: Any) -> Any:
+    """`vector` where the int32 `array` from `index` on equals `value`, and 0 in the other lanes."""
+    count = vector.count
+    kind = ir.VectorType(_I32, count)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        start = _pointer(context, builder, signature.args[0], args[0], args[1])
+        seen = builder.load(builder.bitcast(start, kind.as_pointer()), align=4)
+        one = builder.insert_element(ir.Constant(kind, [0] * count), args[2], _I32(0))
+        wanted = builder.shuffle_vector(one, one, ir.Constant(kind, [0] * count))
+        return builder.select(builder.icmp_signed("==", seen, wanted), args[3], _constant(count, 0.0))
+
+    return vector(array, _index(index), types.int32, vector), generate
 
 
 def _overload_binary(operator_: Any, instruction: str) -> None:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
 
-from lanner.kernels.update import reference
+from lanner.kernels import parallel
+from lanner.kernels.layout import FEATURE, FIRST_ROW, POOLING, ROWS, SUM
+from lanner.kernels.memory import scratch
+from lanner.kernels.simd import lanes_for
+from lanner.kernels.update import cpu, reference
+from lanner.kernels.update.grouping import group
 from lanner.kernels.update.rules import STATES, Rule, Step
 
 __all__ = ["STATES", "Rule", "Step", "update"]
 
+Array = np.ndarray[Any, Any]
 Backend = Literal["reference", "cpu"]
+
+_NOWHERE, _NONE, _NO_PLACES = np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int32)
+_SIDE = (("starts", np.int64), ("scales", np.float32), ("places", np.int32))
+_NO_SIDE = _NOWHERE, _NONE, _NO_PLACES
+_GRAIN = 1 << 12  # ids worth a thread of its own: about 200 microseconds
 
 
 def update(
     weights: Tensor,
     states: tuple[Tensor, ...],
     gradient: Tensor,
-    layout: np.ndarray,
+    layout: Array,
     values: Tensor,
     offsets: Tensor | None,
     factors: Tensor | None,
@@ -32,6 +44,67 @@ def update(
     `gradient` [B, width] is the gradient of what `lookup` wrote with the same layout, bags and `winners`. The
     gradients of equal ids (of all features that share the table) are summed first; each distinct row then takes one
     step. The sums run in the order of the ids, so the result is the same for any number of threads, and differs by
-    rounding only when the batch is permuted. `states` are those of `step.rule` (see `STATES`).
+    rounding only when the batch is permuted. `states` are those of `step.rule` (see `STATES`). All arrays are
+    contiguous.
     """
-    reference.update(weights, states, gradient, layout, values, offsets, factors, winners, step)
+    if backend == "reference":
+        reference.update(weights, states, gradient, layout, values, offsets, factors, winners, step)
+        return
+    dim, batch, counts = weights.shape[1], gradient.shape[0], _counts(layout, offsets, gradient.shape[0])
+    tasks, largest = _tasks(layout, counts)
+    if not largest:
+        return
+    flat, numbers = [state.numpy().reshape(-1) for state in (weights, *states)], _numbers(step)
+    tables = lanes_for(dim), flat[0], dim, *[*flat[1:], _NONE, _NONE][:2], gradient.numpy().reshape(-1)
+    ids = (
+        layout,
+        values.numpy(),
+        *(empty if t is None else t.numpy() for t, empty in ((offsets, _NOWHERE), (factors, _NONE))),
+    )
+    won = _NO_PLACES if winners is None else winners.numpy().reshape(-1)
+    detailed = largest if factors is not None or bool((layout[:, POOLING] != SUM).any()) else 0
+
+    def work(begin: int, end: int) -> None:
+        words, spare = scratch("words", largest, np.uint64), scratch("spare", largest, np.uint64)
+        side = tuple(scratch(name, detailed, kind) for name, kind in _SIDE) if detailed else _NO_SIDE
+        for task in tasks[begin:end]:
+            ordered, count = group(task, *ids, batch, gradient.shape[1], words, spare, *side)
+            first_row, shift = layout[task[0], FIRST_ROW], 64 - int(task[4])
+            cpu.apply(*tables, first_row, ordered, count, shift, *side, won, int(step.rule), numbers)
+
+    if counts.sum() < 2 * _GRAIN:
+        work(0, len(tasks))
+    else:
+        parallel.run(work, len(tasks), pieces_per_thread=len(tasks))
+
+
+def _counts(layout: Array, offsets: Tensor | None, batch: int) -> Array:
+    """Number of ids of every line of the layout."""
+    if offsets is None:
+        return np.full(len(layout), batch)
+    ends, first = offsets.numpy(), layout[:, FEATURE] * batch
+    return np.asarray(ends[first + batch] - ends[first])
+
+
+def _tasks(layout: Array, counts: Array) -> tuple[Array, int]:
+    """What threads share out: (first line, last line, part, parts, bits of a row number), and the most ids of one.
+
+    A table with more than its share of the ids is cut into parts by rows; each part reads all ids of the table.
+    """
+    bounds = [0, *(np.flatnonzero(np.diff(layout[:, FIRST_ROW])) + 1).tolist(), len(layout)]
+    share = max(int(counts.sum()) // parallel.threads(), _GRAIN)
+    tasks, largest = [], 0
+    for first, last in pairwise(bounds):
+        count = int(counts[first:last].sum())
+        parts = 1
+        while count > share * parts * 1.5:
+            parts *= 2
+        bits = max(int(layout[first, ROWS] - 1).bit_length(), 1)
+        tasks += [(first, last, part, parts, bits) for part in range(parts)]
+        largest = max(largest, count)
+    return np.array(tasks, np.int64), largest
+
+
+def _numbers(step: Step) -> Array:
+    gains = 1 - step.beta1, step.beta2, 1 - step.beta2
+    return np.array((step.rate, step.eps, *gains, step.correction, step.scale), np.float32)

@@ -1,0 +1,54 @@
+"""Random lookup problems that several test files share."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from lanner.kernels.layout import MAX, MEAN, SUM
+
+# Each pair is compiled afresh on a new machine, so odd widths come with one id type.
+_KINDS = [(1, np.int64), (3, np.int32), (17, np.int64), (64, np.int32), (64, np.int64), (130, np.int64)]
+BACKENDS = ("reference", "cpu")
+ARRAYS = ("weights", "layout", "values", "offsets", "factors")
+
+
+def arrays_of(problem):
+    """The NumPy arrays of a problem, in the order of `ARRAYS`."""
+    return [None if problem[name] is None else np.asarray(problem[name]) for name in ARRAYS]
+
+
+@st.composite
+def problems(draw):
+    """Weights, layout, bags: two or three features over one or two tables of one width."""
+    dim, kind = draw(st.sampled_from(_KINDS))
+    batch = draw(st.integers(0, 9))
+    sizes = draw(st.lists(st.integers(1, 20), min_size=1, max_size=2))
+    tables = sorted(draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1, max_size=3)))
+    order = draw(st.permutations(range(len(tables))))
+    random = np.random.default_rng(draw(st.integers(0, 1000)))
+    starts = np.cumsum([0, *sizes])
+    layout = np.array(
+        [
+            (order[k], starts[table], sizes[table], draw(st.sampled_from([SUM, MEAN, MAX])), order[k] * dim)
+            for k, table in enumerate(tables)
+        ],
+        np.int64,
+    )
+    rows = dict(zip(order, (sizes[table] for table in tables), strict=True))
+    one_hot = draw(st.booleans())
+    lengths = np.ones(len(tables) * batch, np.int64) if one_hot else random.integers(0, 5, len(tables) * batch)
+    values = [random.integers(0, rows[f], lengths[f * batch : (f + 1) * batch].sum()) for f in range(len(tables))]
+    values = np.concatenate(values).astype(kind) if values else np.zeros(0, kind)
+    weights = random.standard_normal((starts[-1], dim)).astype(np.float32)
+    weighted = draw(st.booleans())
+    return {
+        "weights": torch.from_numpy(weights),
+        "layout": layout,
+        "values": torch.from_numpy(values),
+        "offsets": None if one_hot else torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)])),
+        "factors": torch.from_numpy(random.standard_normal(values.size).astype(np.float32)) if weighted else None,
+        "batch": batch,
+        "width": len(tables) * dim,
+    }

@@ -1,0 +1,112 @@
+"""Lookup, every backend against a plain NumPy loop over bags."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from kernel_assembly import packed_instructions, uses
+from lookup_problems import BACKENDS, arrays_of, problems
+
+from lanner.kernels.layout import MAX, MEAN, SUM
+from lanner.kernels.lookup import bags_fit, cpu, lookup
+from lanner.kernels.simd import lanes_for
+
+
+def expected(weights, layout, values, offsets, factors, batch, width):
+    """Outputs and winners by loops in float64."""
+    out, winners = np.zeros((batch, width)), np.full((batch, width), -1)
+    dim = weights.shape[1]
+    for feature, first_row, _, pooling, column in layout:
+        for sample in range(batch):
+            bag = feature * batch + sample
+            begin, end = (bag, bag + 1) if offsets is None else offsets[bag : bag + 2]
+            if begin == end:
+                continue
+            rows = weights[first_row + values[begin:end]].astype(np.float64)
+            if factors is not None:
+                rows = rows * factors[begin:end, None]
+            columns = slice(column, column + dim)
+            if pooling == MAX:
+                out[sample, columns], winners[sample, columns] = rows.max(0), rows.argmax(0)
+            else:
+                out[sample, columns] = rows.sum(0) / (end - begin if pooling == MEAN else 1)
+    return out, winners
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@given(problem=problems())
+@settings(max_examples=60, deadline=None)
+def test_equals_a_loop_over_bags(backend, problem):
+    batch, width = problem.pop("batch"), problem.pop("width")
+    out, winners = torch.full((batch, width), 7.0), torch.full((batch, width), 7, dtype=torch.int32)
+    strays = lookup(**problem, out=out, winners=winners, backend=backend)
+    wanted, won = expected(*arrays_of(problem), batch, width)
+    assert not strays
+    np.testing.assert_allclose(out.numpy(), wanted, atol=1e-5)
+    for _, _, _, pooling, column in problem["layout"]:
+        if pooling == MAX:
+            columns = slice(column, column + problem["weights"].shape[1])
+            np.testing.assert_array_equal(winners.numpy()[:, columns], won[:, columns])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("offsets", [None, torch.arange(9)], ids=["one-hot", "ragged"])
+@pytest.mark.parametrize("pooling", [SUM, MEAN, MAX])
+def test_an_id_out_of_range_never_reads_another_table(backend, offsets, pooling):
+    weights = torch.cat([torch.full((10, 4), 1.0), torch.full((10, 4), 2.0)])
+    weights[0] = 0.5
+    layout = np.array([(0, 0, 10, pooling, 0), (1, 10, 10, pooling, 4)], np.int64)
+    values, out = torch.tensor([9, 10, -1, 2**40, 0, 1, 2, 3]), torch.zeros(4, 8)
+    assert lookup(weights, layout, values, offsets, None, out, backend=backend)
+    assert out[:, :4].tolist() == [[1.0] * 4, [0.5] * 4, [0.5] * 4, [0.5] * 4]
+    assert (out[:, 4:] == 2.0).all()
+
+
+@pytest.mark.parametrize("hotness", [1, 7])
+def test_many_threads_give_what_one_gives(hotness, monkeypatch):
+    random, batch, features, dim = np.random.default_rng(0), 3000, 5, 16
+    weights = torch.from_numpy(random.standard_normal((features * 1000, dim)).astype(np.float32))
+    layout = np.array([(f, f * 1000, 1000, SUM, f * dim) for f in range(features)], np.int64)
+    values = torch.from_numpy(random.integers(0, 1000, features * batch * hotness))
+    offsets = None if hotness == 1 else torch.arange(0, features * batch * hotness + 1, hotness)
+    outs = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("LANNER_THREADS", threads)
+        outs.append(torch.empty(batch, features * dim))
+        lookup(weights, layout, values, offsets, None, outs[-1])
+    assert torch.equal(*outs)
+    rows = weights[values.view(features, batch, hotness) + torch.arange(features)[:, None, None] * 1000]
+    torch.testing.assert_close(outs[0], rows.sum(2).transpose(0, 1).reshape(batch, -1), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "fit"),
+    [([0, 2, 4, 6, 8], True), ([0, 2, 4, 6, 7], False), ([1, 2, 4, 6, 8], False), ([0, 5, 4, 6, 8], False),
+     ([0, 4, 8, 8], False), ([], False)],
+)  # fmt: skip
+def test_bags_fit(offsets, fit):
+    assert bags_fit(torch.arange(8), torch.tensor(offsets, dtype=torch.int64), None, 2) is fit
+
+
+def test_bags_fit_one_hot_and_factors():
+    assert bags_fit(torch.arange(8), None, torch.ones(8), 4)
+    assert not bags_fit(torch.arange(8), None, torch.ones(7), 4)
+    assert not bags_fit(torch.arange(8), None, None, 3)
+    assert bags_fit(torch.arange(0), None, None, 0)
+
+
+def test_rows_are_summed_in_vector_registers():
+    weights, ids, offsets, none = (
+        np.ones(4 * 64, np.float32),
+        np.array([0, 1, 2]),
+        np.array([0, 3]),
+        np.empty(0, np.float32),
+    )
+    out = np.empty(64, np.float32)
+    code = packed_instructions(
+        cpu._sums, lanes_for(64), weights, 64, 0, ids, offsets, none, 0, 0, 1, 0, 4, False, out, 0, 64
+    )
+    assert (out == 3.0).all()
+    assert uses(code, "addps") and uses(code, "prefetcht0")

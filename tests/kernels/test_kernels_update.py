@@ -1,0 +1,150 @@
+"""Update, every backend against dense NumPy optimizers that know nothing of grouping."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_assembly import packed_instructions, uses
+from lookup_problems import BACKENDS, arrays_of, problems
+
+from lanner.kernels.layout import MAX, MEAN, SUM
+from lanner.kernels.lookup import lookup
+from lanner.kernels.simd import lanes_for
+from lanner.kernels.update import Rule, Step, cpu, update
+
+STEPS = {
+    Rule.SGD: Step(Rule.SGD, 0.1),
+    Rule.ADAGRAD: Step(Rule.ADAGRAD, 0.1, 1e-8),
+    Rule.ROWWISE_ADAGRAD: Step(Rule.ROWWISE_ADAGRAD, 0.1, 1e-8),
+    Rule.ADAM: Step(Rule.ADAM, 0.1, 1e-8, 0.9, 0.999, 3.0),
+}
+
+
+def dense_gradient(weights, layout, values, offsets, factors, gradient):
+    """The gradient of the whole joint table, float64, by loops; and which rows occurred."""
+    batch, dim = gradient.shape[0], weights.shape[1]
+    dense, seen = np.zeros(weights.shape), np.zeros(len(weights), bool)
+    for feature, first_row, _, pooling, column in layout:
+        for sample in range(batch):
+            bag = feature * batch + sample
+            begin, end = (bag, bag + 1) if offsets is None else offsets[bag : bag + 2]
+            at = first_row + values[begin:end]
+            scales = np.ones(end - begin) if factors is None else factors[begin:end].astype(np.float64)
+            each = np.repeat(gradient[sample, column : column + dim][None].astype(np.float64), end - begin, 0)
+            if pooling == MEAN and end > begin:
+                scales = scales / (end - begin)
+            if pooling == MAX and end > begin:
+                pooled = weights[at] if factors is None else weights[at] * factors[begin:end, None]
+                each *= np.arange(end - begin)[:, None] == pooled.argmax(0)
+            np.add.at(dense, at, each * scales[:, None])
+            seen[at] = True
+    return dense, seen
+
+
+def dense_step(step, weights, states, g, seen):
+    """torch.optim's formulas, in float64, on the rows seen."""
+    g, keep = g * step.scale, ~seen[:, None]
+    before = weights.copy(), [state.copy() for state in states]
+    if step.rule is Rule.SGD:
+        weights = weights - step.rate * g
+    elif step.rule is Rule.ADAGRAD:
+        states = [states[0] + g**2]
+        weights = weights - step.rate * g / (np.sqrt(states[0]) + step.eps)
+    elif step.rule is Rule.ROWWISE_ADAGRAD:
+        states = [states[0] + (g**2).mean(1)]
+        weights = weights - step.rate * g / (np.sqrt(states[0]) + step.eps)[:, None]
+    else:
+        states = [
+            step.beta1 * states[0] + (1 - step.beta1) * g,
+            step.beta2 * states[1] + (1 - step.beta2) * g**2,
+        ]
+        weights = weights - step.rate * states[0] / (np.sqrt(states[1]) * step.correction + step.eps)
+    restore = [
+        np.where(keep[:, 0] if new.ndim == 1 else keep, old, new) for old, new in zip(before[1], states, strict=True)
+    ]
+    return np.where(keep, before[0], weights), restore
+
+
+def fresh_states(rule, weights, random):
+    rows, dim = weights.shape
+    shapes = {Rule.SGD: [], Rule.ADAGRAD: [(rows, dim)], Rule.ROWWISE_ADAGRAD: [(rows,)], Rule.ADAM: [(rows, dim)] * 2}
+    return tuple(torch.from_numpy(random.random(shape, dtype=np.float32)) for shape in shapes[rule])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rule", Rule)
+@given(problem=problems(), scale=st.sampled_from([1.0, 0.25]), seed=st.integers(0, 100))
+@settings(max_examples=25, deadline=None)
+def test_equals_a_dense_computation(backend, rule, problem, scale, seed):
+    random, batch, width = np.random.default_rng(seed), problem.pop("batch"), problem.pop("width")
+    gradient = random.standard_normal((batch, width)).astype(np.float32)
+    states, step = fresh_states(rule, problem["weights"], random), STEPS[rule]._replace(scale=scale)
+    out, winners = torch.empty(batch, width), torch.empty((batch, width), dtype=torch.int32)
+    lookup(**problem, out=out, winners=winners)
+    arrays = arrays_of(problem)
+    dense, seen = dense_gradient(*arrays, gradient)
+    weights, after = dense_step(
+        step, arrays[0].astype(np.float64), [s.numpy().astype(np.float64) for s in states], dense, seen
+    )
+    update(torch.from_numpy(arrays[0]), states, torch.from_numpy(gradient), problem["layout"], problem["values"],
+           problem["offsets"], problem["factors"], winners, step, backend)  # fmt: skip
+    np.testing.assert_allclose(arrays[0], weights, atol=3e-6)
+    for state, wanted in zip(states, after, strict=True):
+        np.testing.assert_allclose(state.numpy(), wanted, rtol=2e-5, atol=1e-5)
+
+
+def one_table(rows, dim, ids, gradient):
+    """A problem of a single one-hot feature."""
+    layout = np.array([(0, 0, rows, SUM, 0)], np.int64)
+    return torch.zeros(rows, dim), layout, torch.as_tensor(ids), torch.as_tensor(gradient)
+
+
+@pytest.mark.parametrize("rule", Rule)
+@pytest.mark.parametrize("rows", [50, 1 << 22])
+def test_threads_and_parts_give_what_one_thread_gives(rule, rows, monkeypatch):
+    random, count, dim = np.random.default_rng(0), 30_000, 8
+    ids = random.zipf(1.2, count).clip(max=rows) - 1
+    results = []
+    for threads in ("1", "4"):
+        monkeypatch.setenv("LANNER_THREADS", threads)
+        weights, layout, values, gradient = one_table(rows, dim, ids, np.ones((count, dim), np.float32))
+        states = tuple(torch.zeros_like(s) for s in fresh_states(rule, weights, random))
+        update(weights, states, gradient, layout, values, None, None, None, STEPS[rule])
+        results.append((weights, *states))
+    assert all(torch.equal(one, four) for one, four in zip(*results, strict=True))
+    assert torch.equal((results[0][0] != 0).any(1).nonzero()[:, 0], torch.unique(torch.as_tensor(ids)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ids_out_of_range_train_row_0_as_lookup_read_it(backend):
+    weights, layout, values, gradient = one_table(10, 4, [3, 10, -1, 2**40], np.ones((4, 4), np.float32))
+    update(weights, (), gradient, layout, values, None, None, None, Step(Rule.SGD, 1.0), backend)
+    assert weights[:, 0].tolist() == [-3.0, 0, 0, -1.0, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_row_number_times_the_width_may_pass_2_to_the_31():
+    """The last row starts at element 2^31; untouched rows of the map cost no memory."""
+    rows, dim = (1 << 26) + 1, 32
+    weights = torch.from_numpy(np.zeros((rows, dim), np.float32))
+    layout = np.array([(0, 0, rows, SUM, 0)], np.int64)
+    values, out = torch.tensor([rows - 1, 5]), torch.empty(2, dim)
+    weights[-1] = 2.5
+    lookup(weights, layout, values, None, None, out)
+    assert (out[0] == 2.5).all() and (out[1] == 0).all()
+    update(weights, (), torch.ones(2, dim), layout, values, None, None, None, Step(Rule.SGD, 1.0))
+    assert (weights[-1] == 1.5).all() and (weights[5] == -1.0).all() and (weights[0] == 0).all()
+
+
+def test_rows_are_stepped_in_vector_registers():
+    weights, state, gradient = np.ones(64, np.float32), np.zeros(64, np.float32), np.ones(64, np.float32)
+    none, nowhere, no_places = np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0, np.int32)
+    numbers = np.array([0.5, 0, 0, 0, 0, 1, 1], np.float32)
+    code = packed_instructions(
+        cpu.apply, lanes_for(64), weights, 64, state, none, gradient, 0, np.zeros(1, np.uint64), 1, 63,
+        nowhere, none, no_places, no_places, int(Rule.ADAGRAD), numbers,
+    )  # fmt: skip
+    assert (weights == 0.5).all()
+    assert all(uses(code, name) for name in ("addps", "sqrtps", "divps", "prefetcht0"))
