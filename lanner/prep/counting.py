@@ -55,6 +55,12 @@ class TableCounter:
         """Columns key (int64) and count (int64), for texts also text (large_string) and check (uint64)."""
         return self._counts.table()
 
+    def frequent(self, min_count: int) -> TableCounter:
+        """A new counter of the values seen at least `min_count` times."""
+        table, counter = self.table(), TableCounter(self.raw)
+        counter._counts.add_table(table.filter(pc.greater_equal(table["count"], min_count)))
+        return counter
+
     def save(self, uri: str | os.PathLike[str]) -> None:
         """Publish the counts as one Parquet file."""
         table = self.table().replace_schema_metadata({"lanner.raw": self.raw})

@@ -60,7 +60,8 @@ def _encoder(plan: Plan, rows: StagedRows, quiet: bool) -> Encoder:
         return Encoder(plan.schema, Encoder.load(plan.using).vocabularies)
     counted = rows.total if plan.fit == "all" else rows.counts["train"]
     with progress("counting", counted, quiet) as bar:
-        schema, vocabularies = fit(rows.all() if plan.fit == "all" else rows.of("train"), plan.schema, bar)
+        read = rows.all if plan.fit == "all" else partial(rows.of, "train")
+        schema, vocabularies = fit(read, plan.schema, bar, plan.memory // 2)
     return Encoder(schema, vocabularies)
 
 

@@ -8,29 +8,33 @@ from urllib.parse import quote
 
 from lanner.kernels import parallel
 from lanner.prep.chunk import RawChunk
-from lanner.prep.counting import TableCounter
+from lanner.prep.counts import Counts
 from lanner.prep.encoder import table_rows
 from lanner.prep.statistics import DenseStatistics
 from lanner.prep.vocabulary import Vocabulary
 from lanner.progress import Bar
-from lanner.schema import Schema, Sparse, Table, VocabEncoder
+from lanner.schema import Schema, Table
 
 
-def fit(chunks: Iterable[RawChunk], schema: Schema, bar: Bar) -> tuple[Schema, dict[str, Vocabulary]]:
-    """`schema` with table sizes and transform parameters filled in, and the vocabulary of each table that has one."""
+def fit(
+    read: Callable[[], Iterable[RawChunk]], schema: Schema, bar: Bar, memory: int
+) -> tuple[Schema, dict[str, Vocabulary]]:
+    """`schema` with table sizes and transform parameters filled in, and the vocabulary of each table that has one.
+
+    `read` gives the training rows, from the start each time it is called: tables whose counts do not fit into
+    `memory` bytes together with the others' are counted again, some of their values at a time.
+    """
     statistics = DenseStatistics(schema)
-    counters = {table: TableCounter(features[0].raw) for table, features in _vocab_tables(schema).items()}
-    columns = {table: [k for k, f in enumerate(schema.sparse) if f.table_name == table] for table in counters}
-    for chunk in chunks:
-        work: list[Callable[[], None]] = [
-            partial(_count, counter, chunk, columns[table]) for table, counter in counters.items()
-        ]
+    counts = Counts(schema, memory)
+    for chunk in read():
+        work = counts.work(chunk)
         if statistics.needed:
             work.append(partial(statistics.add, chunk.dense))
         if work:
             parallel.run_all(work)
+        counts.drop_largest()
         bar.advance(chunk.rows)
-    vocabularies = {table: Vocabulary.fit(counter, _encoder(schema, table)) for table, counter in counters.items()}
+    vocabularies = counts.vocabularies(read)
     return with_tables(statistics.fit(schema), vocabularies), vocabularies
 
 
@@ -43,19 +47,3 @@ def with_tables(schema: Schema, vocabularies: dict[str, Vocabulary]) -> Schema:
         file = None if vocabulary is None else f"vocab/{quote(table.name, safe=' ')}.parquet"
         tables.append(Table(name=table.name, rows=table_rows(feature, vocabulary), vocabulary=file))
     return schema.model_copy(update={"tables": tuple(tables)})
-
-
-def _vocab_tables(schema: Schema) -> dict[str, tuple[Sparse, ...]]:
-    features = {table.name: schema.features_of(table.name) for table in schema.tables}
-    return {name: sharing for name, sharing in features.items() if isinstance(sharing[0].encoder, VocabEncoder)}
-
-
-def _encoder(schema: Schema, table: str) -> VocabEncoder:
-    encoder = schema.features_of(table)[0].encoder
-    assert isinstance(encoder, VocabEncoder)
-    return encoder
-
-
-def _count(counter: TableCounter, chunk: RawChunk, columns: list[int]) -> None:
-    for column in columns:
-        counter.add(chunk.sparse[column])

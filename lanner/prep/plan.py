@@ -31,7 +31,10 @@ _COPIES = 4
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A checked run. `files` and, for a split by file, their `file_splits`; `using` is a dataset to encode like."""
+    """A checked run. `files` and, for a split by file, their `file_splits`; `using` is a dataset to encode like.
+
+    `memory` is in bytes: an eighth is for blocks underway, half for counts.
+    """
 
     source: str
     files: list[str]
@@ -45,6 +48,7 @@ class Plan:
     rows: int | None = None
     dense_type: DenseType = "float32"
     using: str | None = None
+    memory: int = 2 << 30
 
     def stage_key(self, file: str) -> str:
         """Name of the staged copy of `file`: changes with the file's size or age and with how it is read."""
@@ -100,7 +104,8 @@ def make_plan(
 
     Raises ConfigError, SchemaError, or FileNotFoundError naming a pattern that matches nothing.
     """
-    options = _options({"block_bytes": block_bytes(memory_bytes(memory)), **reading})
+    budget = memory_bytes(memory)
+    options = _options({"block_bytes": block_bytes(budget), **reading})
     _check_rest(**rest)
     reader = open_source(source)
     if using is not None:
@@ -117,7 +122,7 @@ def make_plan(
     files, file_splits = split.resolve(storage.expand(patterns))
     if len(set(files)) < len(files):
         raise ConfigError(f"{next(f for f in files if files.count(f) > 1)}: given more than once")
-    return Plan(source, files, whole, options, out, split, file_splits, using=using, **rest)
+    return Plan(source, files, whole, options, out, split, file_splits, using=using, memory=budget, **rest)
 
 
 def _options(reading: dict[str, Any]) -> ReadOptions:

@@ -61,8 +61,9 @@ def prepare(
         using: an older dataset, whose schema and vocabularies are used as they are: nothing is fitted, and without
             a `split` all rows go to test.
         dense_type: `float32` or `float16`.
-        memory: what blocks underway may take, such as "2GB". Counts of distinct values come on top (about 40 bytes
-            each), the size of the files does not matter.
+        memory: what the blocks underway and the counts of values may take, such as "2GB". Tables with more distinct
+            values than fit are counted in several passes. The vocabularies themselves come on top (about 40 bytes a
+            value that is kept), the size of the files does not matter.
         overwrite: replace a finished dataset in `out`.
         scratch: local folder for the staged copy of the input (0.5 to 0.8 of its size); default inside `out`.
         reading: fields of `lanner.prep.sources.ReadOptions`: labelled, delimiter, numeric, categorical, time,

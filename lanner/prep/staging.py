@@ -15,7 +15,7 @@ from lanner.prep.rejects import StrictRows, TolerantRows
 from lanner.prep.rows import take_rows
 from lanner.prep.sources import BadRow, Source, open_source
 from lanner.prep.stage import REJECTS, StagedFile, StageWriter
-from lanner.progress import progress
+from lanner.progress import Bar, progress
 
 _HEAD_BYTES = 64 << 10
 _HEAD_ROWS = 1000
@@ -41,10 +41,10 @@ def stage_files(plan: Plan, folder: Path, quiet: bool) -> list[StagedFile]:
         for file, key, size in zip(plan.files, keys, sizes, strict=True):
             if left == 0:
                 break
-            found = ready.get(key) or _stage(source, file, folder / key, plan, left)
+            found = ready.get(key) or _stage(source, file, folder / key, plan, left, bar)
             staged.append(found)
             left = None if left is None else left - found.rows
-            bar.advance(size, file.rpartition("/")[2])
+            bar.advance(size)
     return staged
 
 
@@ -82,13 +82,14 @@ def _no_good_row(file: str, bad: list[BadRow]) -> DataError:
     return DataError(f"{file}: line {first.line}: {first.message}; none of the first {len(bad)} rows is good")
 
 
-def _stage(source: Source, file: str, folder: Path, plan: Plan, limit: int | None) -> StagedFile:
+def _stage(source: Source, file: str, folder: Path, plan: Plan, limit: int | None, bar: Bar) -> StagedFile:
     with StageWriter(folder, file) as writer, TolerantRows(file, folder / REJECTS) as tolerant:
         strict = StrictRows(file)
         chunks = source.read(file, plan.schema, plan.options, strict if plan.strict else tolerant)
         try:
             for chunk in chunks:
                 writer.add(chunk if limit is None else take_rows(chunk, slice(0, min(chunk.rows, limit))))
+                bar.advance(0, f"{file.rpartition('/')[2]}: {writer.staged.rows:,} rows")
                 if limit is not None and (limit := limit - chunk.rows) <= 0:
                     break
         finally:
