@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -78,14 +79,16 @@ def _summary(model: Model) -> dict[str, str | int | list[str] | None]:
 
 def _try(client: Client, request: bytes, settings: Settings) -> None:
     """Send one request, three times at most; raises ServerError with the server's reason when none is answered."""
-    loop = ClosedLoop(client, [request], 1)
+    answers: queue.SimpleQueue[Sample] = queue.SimpleQueue()
     for _ in range(3):
-        loop.start()
-        if loop.stop(settings.timeout + 1):
-            raise ServerError(f"no answer to the first request within {settings.timeout:g} s")
-        if not loop.samples[-1].error:
+        client.submit(request, clock(), answers.put)
+        try:
+            sample = answers.get(timeout=settings.timeout + 1)
+        except queue.Empty as error:
+            raise ServerError(f"no answer to the first request within {settings.timeout:g} s") from error
+        if not sample.error:
             return
-    raise ServerError(f"the first request failed: {loop.samples[-1].error}")
+    raise ServerError(f"the first request failed: {sample.error}")
 
 
 def _load(client: Client, pool: Sequence[bytes], settings: Settings, level: float) -> Load:
@@ -142,7 +145,7 @@ def _evaluate(
     """The window's figures. A closed loop counts what was answered in it, an open loop what was planned in it."""
     start, end = window
     closed = bool(settings.concurrency)
-    inside = [s for s in samples if start <= (s.done if closed else s.planned) < end]
+    inside = [sample for sample in samples if _belongs(sample, start, end, closed)]
     errors = [sample.error for sample in inside if sample.error]
     times = np.array([sample[:5] for sample in inside if not sample.error], np.float64).reshape(-1, 5)
     # An open loop's answers may come after the window: the rate is over the time they really took.
@@ -164,6 +167,13 @@ def _evaluate(
         spread=spread(times[:, 4], start, last),
         client_cpu=client_cpu,
     )
+
+
+def _belongs(sample: Sample, start: float, end: float, closed: bool) -> bool:
+    if not closed:
+        return start <= sample.planned < end
+    # A request that was under way at the end and failed later must not go unseen.
+    return start <= sample.done and (sample.done < end or (sample.error != "" and sample.planned < end))
 
 
 def _sleep(seconds: float, stopped: Callable[[], bool]) -> None:
