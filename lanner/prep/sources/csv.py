@@ -46,9 +46,12 @@ def split_records(file: str, wanted: Sequence[str], options: ReadOptions) -> Ite
     for block in line_blocks(file, options.block_bytes, 0):
         text = np.concatenate([carry, block]) if len(carry) else block
         if names is None:
-            names, skipped, lines = _header(text, delimiter, options.strip)
-            check_columns(file, wanted, names)
+            found, skipped, lines = _header(text, delimiter, options.strip)
             text, line = text[skipped:], line + lines
+            if not found:
+                continue
+            names = found
+            check_columns(file, wanted, names)
         places = [list(names).index(name) for name in wanted]
         records = split(text, len(names), places, delimiter, options.strip)
         yield records, line
@@ -84,7 +87,10 @@ def text_rows(records: Records, line: int, wanted: Sequence[str], options: ReadO
 
 
 def _header(text: np.ndarray, delimiter: str, strip: bool) -> tuple[list[str], int, int]:
-    """Column names of the first line that is not empty, and the bytes and lines up to its end."""
+    """Column names of the first line that is not empty (they hold no line ends), and the bytes and lines up to its end.
+
+    No names when all lines are empty.
+    """
     at = lines = 0
     while at < len(text):
         end = at + int(np.argmax(text[at:] == ord("\n"))) + 1
