@@ -11,6 +11,9 @@ from lanner.perf.settings import Settings
 
 clock = time.perf_counter
 
+CALL_SECONDS = 10.0
+"""Time limit of the describing calls, and of connecting."""
+
 
 class Sample(NamedTuple):
     """One request, in seconds of `clock`: when it was meant to go, when sending began and ended, when the first

@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.json_format import MessageToDict
 from tritonclient.grpc import service_pb2
 
-from lanner.perf.client import Done, Sample, ServerError, clock
+from lanner.perf.client import CALL_SECONDS, Done, Sample, ServerError, clock
 
 SERVICE = "/inference.GRPCInferenceService"
 UNKNOWN_CALL = (grpc.StatusCode.UNIMPLEMENTED,)
@@ -49,9 +49,9 @@ class GrpcClient:
 
     def connect(self, slots: int) -> None:
         try:
-            grpc.channel_ready_future(self._channel).result(self._timeout)
+            grpc.channel_ready_future(self._channel).result(CALL_SECONDS)
         except grpc.FutureTimeoutError as error:
-            raise ServerError(f"cannot connect to {self._url} within {self._timeout:g} s") from error
+            raise ServerError(f"cannot connect to {self._url} within {CALL_SECONDS:g} s") from error
 
     def submit(self, request: bytes, planned: float, done: Done) -> None:
         started = clock()
@@ -66,7 +66,7 @@ class GrpcClient:
         answer_type = getattr(service_pb2, type(request).__name__.removesuffix("Request") + "Response")
         call = self._channel.unary_unary(f"{SERVICE}/{method}", type(request).SerializeToString, answer_type.FromString)
         try:
-            answer = call(request, timeout=self._timeout)
+            answer = call(request, timeout=CALL_SECONDS)
         except grpc.RpcError as error:
             if error.code() in UNKNOWN_CALL:
                 return None

@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from lanner.errors import ConfigError
-from lanner.perf.client import Done, Sample, ServerError, clock
+from lanner.perf.client import CALL_SECONDS, Done, Sample, ServerError, clock
 from lanner.perf.http_reader import ResponseReader
 from lanner.perf.requests import infer_path
 
@@ -61,7 +61,7 @@ class HttpClient:
             await asyncio.gather(*(self._open() for _ in range(slots - len(self._idle))))
 
         try:
-            asyncio.run_coroutine_threadsafe(open_all(), self._loop).result(self._timeout)
+            asyncio.run_coroutine_threadsafe(open_all(), self._loop).result(CALL_SECONDS)
         except (OSError, concurrent.futures.TimeoutError) as error:
             raise ServerError(f"cannot connect to {self._host}:{self._port}: {error}") from error
 
@@ -95,7 +95,7 @@ class HttpClient:
 
     def _call(self, path: str) -> dict[str, Any] | None:
         """GET a JSON document; None for an unknown path (404, 405, 501)."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=CALL_SECONDS)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -121,7 +121,7 @@ class HttpClient:
     async def _open_and_send(self, request: bytes, planned: float, done: Done) -> None:
         started = clock()
         try:
-            connection = await asyncio.wait_for(self._open(), self._timeout)
+            connection = await asyncio.wait_for(self._open(), CALL_SECONDS)
         except (OSError, asyncio.TimeoutError) as error:
             await asyncio.sleep(RETRY_SECONDS)
             now = clock()

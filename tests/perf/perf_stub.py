@@ -177,7 +177,7 @@ def _http_tensors(body: bytes, header: int) -> dict[str, tuple[list[int], bytes]
 @contextmanager
 def grpc_stub(behaviour: Behaviour) -> Iterator[str]:
     """Serve gRPC on a free port; gives HOST:PORT."""
-    server = grpc.server(futures.ThreadPoolExecutor(4))
+    server = grpc.server(futures.ThreadPoolExecutor(16))
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Service(behaviour), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
