@@ -51,7 +51,7 @@ def write_logs(path: Path, rows: int, seed: int = 0) -> None:
                 numbers[random.random(count) < share] = b""
                 columns.append(numbers)
             for column, cardinality in enumerate(CARDINALITIES):
-                ranks = np.minimum((random.pareto(1.15, count) * 3).astype(np.int64), cardinality - 1)
+                ranks = _ranks(random.random(count), cardinality)
                 hashes = ((ranks.astype(np.uint64) + np.uint64(column * 7919)) * np.uint64(2654435761)).astype(
                     np.uint32
                 )
@@ -59,6 +59,12 @@ def write_logs(path: Path, rows: int, seed: int = 0) -> None:
                 texts[random.random(count) < MISSING_KEYS.get(column, 0)] = b""
                 columns.append(texts)
             _write_lines(sink, columns)
+
+
+def _ranks(uniform: np.ndarray, cardinality: int) -> np.ndarray:
+    """Ranks 0..cardinality-1 whose frequency falls as rank^-1.15, from uniform numbers."""
+    ranks = (1 - uniform * (1 - (cardinality + 1.0) ** -0.15)) ** (-1 / 0.15)
+    return np.minimum(ranks.astype(np.int64) - 1, cardinality - 1)
 
 
 def _digits(values: np.ndarray) -> np.ndarray:

@@ -91,7 +91,7 @@ def share(split: str | None, text: str | None) -> float | int | str | None:
 
 def _report(summary: PrepSummary) -> None:
     heads, rows = summary.table()
-    print_table("values that are missing, and values without an id of their own", heads, rows)
+    print_table("shares of missing values, and of values without an id of their own", heads, rows)
     for reason, count in summary.rejected.items():
         people.print(f"dropped {count:,} rows: {reason} (see rejects.tsv)")
     parts = ", ".join(f"{name} {count:,}" for name, count in summary.rows.items())

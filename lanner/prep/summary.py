@@ -84,19 +84,16 @@ class PrepSummary:
         return asdict(self)
 
     def table(self) -> tuple[list[str], list[list[Any]]]:
-        """Column heads and one row a feature, for people: shares of missing and unknown values by split."""
-        splits = list(self.rows)
-        heads = ["feature", "table rows", *(f"missing, {name}" for name in splits)]
-        heads += [f"unknown, {name}" for name in splits]
+        """Column heads and one row a feature, for people: shares of missing values, and of unknown ones by split."""
         rows: list[list[Any]] = []
         for feature in self.features:
-            shares: list[str | None] = [_share(feature.missing.get(name, 0), self.rows[name]) for name in splits]
-            if feature.table_rows is None:
-                shares += [None] * len(splits)
-            else:
-                shares += [_share(feature.unknown.get(name, 0), self.rows[name]) for name in splits]
-            rows.append([feature.name, feature.table_rows, *shares])
-        return heads, rows
+            missing = _share(sum(feature.missing.values()), self.total_rows)
+            unknown = [
+                None if feature.table_rows is None else _share(feature.unknown[split], count)
+                for split, count in self.rows.items()
+            ]
+            rows.append([feature.name, feature.table_rows, missing, *unknown])
+        return ["feature", "table rows", "missing", *(f"unknown in {split}" for split in self.rows)], rows
 
 
 def _share(count: int, rows: int) -> str:
