@@ -174,8 +174,8 @@ class Schema(_Part):
     @classmethod
     def _default_tables(cls, values: Any) -> Any:
         """Give every sparse feature whose table is not listed a table, in order of first use."""
-        if not isinstance(values, dict):
-            return values
+        if not isinstance(values, dict) or not all(_is_parts(values.get(key)) for key in ("tables", "sparse")):
+            return values  # left to the validation of the fields
         tables = list(values.get("tables") or ())
         known = {t.name if isinstance(t, Table) else t.get("name") for t in tables}
         for feature in values.get("sparse") or ():
@@ -277,6 +277,10 @@ class Schema(_Part):
     def load(cls, uri: str | os.PathLike[str]) -> Schema:
         """Read a schema file."""
         return cls.from_yaml(storage.read_text(uri), os.fspath(uri))
+
+
+def _is_parts(value: Any) -> bool:
+    return value is None or (isinstance(value, list | tuple) and all(isinstance(v, dict | _Part) for v in value))
 
 
 def _problems(error: ValidationError, values: dict[str, Any]) -> Iterator[str]:

@@ -27,7 +27,9 @@ def local_path(uri: str | os.PathLike[str]) -> Path:
 
 def join(base: str | os.PathLike[str], *parts: str) -> str:
     """`base` and `parts` joined by single slashes; works for URIs and local paths."""
-    return "/".join([os.fspath(base).rstrip("/") or "/", *(part.strip("/") for part in parts)])
+    text = os.fspath(base)
+    head = text if text.endswith("://") else text.rstrip("/") + "/"
+    return head + "/".join(part.strip("/") for part in parts) if parts else text
 
 
 def open_file(uri: str | os.PathLike[str], mode: str = "rb", **options: Any) -> IO[Any]:
@@ -109,9 +111,11 @@ def publish(uri: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
                 os.unlink(temporary)
             raise
         return
-    fs, path = url_to_fs(os.fspath(uri))
+    # A transaction belongs to the file system object, which fsspec shares among all callers: take one of our own.
+    fs, path = url_to_fs(os.fspath(uri), skip_instance_cache=True)
     with fs.transaction, fs.open(path, mode) as file:
         yield file
+    url_to_fs(os.fspath(uri))[0].invalidate_cache()
 
 
 def write_text(uri: str | os.PathLike[str], text: str) -> None:
