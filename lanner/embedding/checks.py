@@ -13,27 +13,32 @@ from lanner.embedding.tables import FeatureConfig, TableConfig
 from lanner.errors import DataError, IdRangeError
 from lanner.kernels.lookup import bags_fit
 
+_WHOLE = (torch.int64, torch.int32)
 
-def bags(given: Bags) -> None:
-    """Raise DataError unless ids and offsets have usable types and fit together."""
-    for what, tensor, kinds in (
-        ("ids", given.values, (torch.int64, torch.int32)),
-        ("offsets", given.offsets, (torch.int64, torch.int32)),
-        ("weights", given.weights, (torch.float32,)),
-    ):
-        if tensor is None:
-            continue
-        if tensor.dtype not in kinds:
-            expected = " or ".join(str(kind) for kind in kinds)
-            raise DataError(f"bags: {what} are {tensor.dtype}, expected {expected}")
-        if tensor.device.type != "cpu" or tensor.dim() != 1:
-            shape = tuple(tensor.shape)
-            raise DataError(f"bags: {what} are {shape} on {tensor.device}, expected one dimension on the CPU")
-    if given.weights is not None and given.weights.requires_grad:
+
+def usable(given: Bags) -> Bags:
+    """The bags as the kernels take them: contiguous, offsets int64.
+
+    Raises DataError unless ids, offsets and weights have usable types and fit together.
+    """
+    values = _plain("ids", given.values, _WHOLE)
+    offsets = None if given.offsets is None else _plain("offsets", given.offsets, _WHOLE).long()
+    weights = None if given.weights is None else _plain("weights", given.weights, (torch.float32,))
+    if weights is not None and weights.requires_grad:
         raise DataError("bags: no gradient flows to per-id weights; detach them")
-    if not bags_fit(given.values, given.offsets, given.weights, len(given.names)):
+    if not bags_fit(values, offsets, weights, len(given.names)):
         given.validate()
-        raise DataError(f"bags: {given.values.numel()} ids do not fit {len(given.names)} features")
+        raise DataError(f"bags: {values.numel()} ids do not fit {len(given.names)} features")
+    return Bags(given.names, values, offsets, weights)
+
+
+def _plain(what: str, tensor: Tensor, kinds: tuple[torch.dtype, ...]) -> Tensor:
+    if tensor.dtype not in kinds:
+        raise DataError(f"bags: {what} are {tensor.dtype}, expected {' or '.join(map(str, kinds))}")
+    if tensor.device.type != "cpu" or tensor.dim() != 1:
+        seen = f"{tuple(tensor.shape)} on {tensor.device}"
+        raise DataError(f"bags: {what} have shape {seen}, expected one dimension on the CPU")
+    return tensor.contiguous()
 
 
 class BadId(NamedTuple):

@@ -94,14 +94,13 @@ class EmbeddingCollection(nn.Module):
         feature and id where an id is outside its table; no row outside the right table is ever read.
         """
         if self.training and self.anchor.requires_grad and torch.is_grad_enabled():
-            out: Tensor = FusedLookup.apply(self.anchor, self, bags)  # type: ignore[no-untyped-call]
+            out: Tensor = FusedLookup.apply(self.anchor, self, checks.usable(bags))  # type: ignore[no-untyped-call]
             return out
-        return self.lookup(bags)
+        return self.lookup(checks.usable(bags))
 
     def lookup(self, bags: Bags, winners: Tensor | None = None) -> Tensor:
-        """`forward` without autograd. `winners` [B, width] int32 notes where the maxima came from."""
+        """`forward` of checked bags, without autograd; `winners` [B, width] int32 notes where maxima came from."""
         layouts = self._layouts.get(bags.names) or self._make_layouts(bags.names)
-        checks.bags(bags)
         out = empty_tensor((bags.batch_size, self.width))
         strays = False
         for joint, layout in layouts:

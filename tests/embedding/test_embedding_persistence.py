@@ -1,0 +1,176 @@
+"""Dumps: their layout, round trips on any URI, and every way they can be wrong."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from lanner import storage
+from lanner.data.batch import Bags
+from lanner.embedding import (
+    SGD,
+    Adagrad,
+    Adam,
+    EmbeddingCollection,
+    FeatureConfig,
+    RowWiseAdagrad,
+    TableConfig,
+    persistence,
+)
+from lanner.errors import DataError
+
+OPTIMIZERS = (SGD(0.1), Adagrad(0.1), RowWiseAdagrad(0.1), Adam(0.1))
+
+
+def make(optimizer=RowWiseAdagrad(0.1), rows=(700, 20), dims=(8, 3), seed=0):
+    tables = [TableConfig(n, r, d) for n, r, d in zip("ab", rows, dims, strict=True)]
+    return EmbeddingCollection(tables, [FeatureConfig("a", "a"), FeatureConfig("b", "b")], optimizer, seed=seed)
+
+
+def train(collection, steps=3):
+    for step in range(steps):
+        collection(Bags(("a", "b"), torch.tensor([5, 6 + step, 7, 8]))).sum().backward()
+    return collection
+
+
+def same(one, two):
+    return all(
+        torch.equal(x, y)
+        for name in "ab"
+        for x, y in zip(
+            (one.weight(name), *one.state(name).values()), (two.weight(name), *two.state(name).values()), strict=True
+        )
+    )
+
+
+@pytest.fixture(params=["local", "memory"])
+def path(request, tmp_path):
+    uri = str(tmp_path / "dump") if request.param == "local" else f"memory://{tmp_path.name}/dump"
+    yield uri
+    storage.remove(uri)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
+def test_round_trip_and_training_goes_on_as_if_nothing_had_happened(path, optimizer, monkeypatch):
+    monkeypatch.setattr(persistence, "_BLOCK", 1000 * 8)  # several blocks a file
+    collection = train(make(optimizer))
+    collection.embedding_dump(path)
+    twin = make(optimizer, seed=1)
+    twin.embedding_load(path)
+    assert same(collection, twin) and twin.steps == 3
+    assert same(train(collection), train(twin))
+
+
+def test_layout_of_the_files(tmp_path):
+    collection = train(make())
+    collection.embedding_dump(tmp_path)
+    folder = tmp_path / "a"
+    assert sorted(file.name for file in folder.iterdir()) == ["emb_vector", "key", "state.sum", "table.json"]
+    assert np.array_equal(np.fromfile(folder / "key", "<i8"), np.arange(700))
+    assert np.array_equal(np.fromfile(folder / "emb_vector", "<f4").reshape(700, 8), collection.weight("a"))
+    assert np.array_equal(np.fromfile(folder / "state.sum", "<f4"), collection.state("a")["sum"])
+    description = json.loads((folder / "table.json").read_text())
+    assert {key: description[key] for key in ("rows", "dim", "dtype", "steps")} == {
+        "rows": 700, "dim": 8, "dtype": "float32", "steps": 3,
+    }  # fmt: skip
+    assert description["optimizer"]["name"] == "RowWiseAdagrad"
+
+
+def test_chosen_tables_only(tmp_path):
+    collection, twin = train(make()), make(seed=1)
+    collection.embedding_dump(tmp_path, ["a"])
+    assert not (tmp_path / "b").exists()
+    before = twin.weight("b").clone()
+    twin.embedding_load(tmp_path, ["a"])
+    assert torch.equal(twin.weight("a"), collection.weight("a")) and torch.equal(twin.weight("b"), before)
+    with pytest.raises(DataError, match="no table 'c'"):
+        collection.embedding_dump(tmp_path, ["c"])
+    with pytest.raises(DataError, match=r"'b'.*no table\.json"):
+        twin.embedding_load(tmp_path)
+
+
+def test_weights_alone_on_request(tmp_path):
+    collection, twin = train(make()), make(Adam(0.1), seed=1)
+    collection.embedding_dump(tmp_path)
+    with pytest.raises(DataError, match=r"'a'.*RowWiseAdagrad, the model uses Adam; pass optimizer_state=False"):
+        twin.embedding_load(tmp_path)
+    twin.embedding_load(tmp_path, optimizer_state=False)
+    assert torch.equal(twin.weight("b"), collection.weight("b")) and twin.steps == 0
+    assert not twin.state("a")["first"].any()
+
+
+def damage_truncate(folder):
+    (folder / "emb_vector").write_bytes((folder / "emb_vector").read_bytes()[:-4])
+
+
+def damage_flip(folder):
+    data = bytearray((folder / "emb_vector").read_bytes())
+    data[5] ^= 1
+    (folder / "emb_vector").write_bytes(data)
+
+
+def damage_state(folder):
+    (folder / "state.sum").unlink()
+
+
+def damage_unfinished(folder):
+    (folder / "table.json").unlink()
+
+
+def damage_description(folder):
+    (folder / "table.json").write_text("{")
+
+
+def damage_keys(folder):
+    keys = np.arange(20)[::-1].astype("<i8").tobytes()
+    (folder / "key").write_bytes(keys)
+    description = json.loads((folder / "table.json").read_text())
+    description["files"]["key"] = persistence._write(str(folder / "key"), iter([np.frombuffer(keys, np.uint8)]))
+    (folder / "table.json").write_text(json.dumps(description))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_truncate, "'b'.*emb_vector has 236 bytes, expected 240"),
+        (damage_flip, "'b': emb_vector .* checksum"),
+        (damage_state, "'b'.*state.sum is missing; pass optimizer_state=False"),
+        (damage_unfinished, "'b'.*not a finished dump"),
+        (damage_description, "'b'.*table.json is not valid"),
+        (damage_keys, "'b': key .* does not count the rows"),
+    ],
+)
+def test_a_damaged_table_is_refused_by_name(tmp_path, damage, message):
+    train(make()).embedding_dump(tmp_path)
+    damage(tmp_path / "b")
+    with pytest.raises(DataError, match=message):
+        make(seed=1).embedding_load(tmp_path)
+
+
+def test_another_size_is_refused_before_anything_changes(tmp_path):
+    make().embedding_dump(tmp_path)
+    for other, message in (
+        (make(rows=(700, 21)), "'b'.*rows is 20, the model expects 21"),
+        (make(dims=(8, 4)), "dim is 3"),
+    ):
+        before = other.weight("a").clone()
+        with pytest.raises(DataError, match=message):
+            other.embedding_load(tmp_path)
+        assert torch.equal(other.weight("a"), before)
+
+
+def test_an_interrupted_overwrite_does_not_look_finished(tmp_path, monkeypatch):
+    collection = make()
+    collection.embedding_dump(tmp_path)
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(persistence, "_write", fail)
+    with pytest.raises(OSError, match="disk full"):
+        collection.embedding_dump(tmp_path)
+    with pytest.raises(DataError, match="not a finished dump"):
+        collection.embedding_load(tmp_path)
