@@ -19,8 +19,8 @@ from lanner import storage
 from lanner.errors import DataError
 from lanner.hashindex import HashIndex
 from lanner.kernels import parallel
+from lanner.kernels.hashing import narrow, xxh64
 from lanner.kernels.hashing import slots as kernels
-from lanner.kernels.hashing import xxh64
 from lanner.prep.counting import TableCounter, by_frequency
 from lanner.prep.texts import text_buffers
 from lanner.schema import MISSING_ID, Raw, VocabEncoder
@@ -44,6 +44,7 @@ class Vocabulary:
         self.index = HashIndex(len(keys))
         if self.index.insert(keys, np.arange(len(keys))) != len(keys):
             raise DataError(f"vocabulary: {len(keys)} values, but only {len(self.index)} distinct ones")
+        self._narrow: tuple[np.ndarray, np.uint64] | None = None
 
     @classmethod
     def fit(cls, counter: TableCounter, encoder: VocabEncoder) -> Vocabulary:
@@ -77,9 +78,17 @@ class Vocabulary:
         """
         ids = np.empty(len(keys), np.int64) if out is None else out
         masked = _NONE_MISSING if missing is None else missing
-        where = (self.index.slots, self.index.mask)
-        parallel.run(kernels.vocabulary_ids, len(keys), *where, keys, masked, *self._reserved, ids, grain=_GRAIN)
+        kernel, where = kernels.vocabulary_ids, (self.index.slots, self.index.mask)
+        if self.raw == "hex" and keys.dtype == np.uint32:
+            kernel, where = narrow.vocabulary_ids, self._narrow_slots()
+        parallel.run(kernel, len(keys), *where, keys, masked, *self._reserved, ids, grain=_GRAIN)
         return ids
+
+    def _narrow_slots(self) -> tuple[np.ndarray, np.uint64]:
+        """Slots for 32-bit keys, made at first use (by two threads at once, perhaps: both make the same)."""
+        if self._narrow is None:
+            self._narrow = narrow.build(self.keys)
+        return self._narrow
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> list[Any]:
         """The values of `ids` as logged: hex as 8 digits, int, or text; None for 0, UNKNOWN for unknown buckets.
