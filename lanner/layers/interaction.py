@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lanner.kernels.interaction import dot_interaction, output_width, reference
+from lanner.layers.exporting import exporting
 
 
 class DotInteraction(nn.Module):
@@ -28,7 +29,7 @@ class DotInteraction(nn.Module):
 
     def forward(self, bottom: Tensor | None, embedded: Tensor) -> Tensor:
         """`bottom` [B, dim] or None, `embedded` [B, features * dim] → [B, out_features]."""
-        if self.plain or _exporting():
+        if self.plain or exporting():
             return reference.dot_interaction(bottom, embedded, self.dim, self.positions)
         return dot_interaction(bottom, embedded, self.dim)
 
@@ -42,8 +43,3 @@ class CatInteraction(nn.Module):
 
     def forward(self, bottom: Tensor | None, embedded: Tensor) -> Tensor:
         return embedded if bottom is None else torch.cat([bottom, embedded], dim=1)
-
-
-def _exporting() -> bool:
-    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return tracing or torch.compiler.is_compiling() or torch.onnx.is_in_onnx_export()

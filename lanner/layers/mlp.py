@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lanner.kernels.linear import linear
+from lanner.layers.exporting import exporting
+
 
 class BatchNorm(nn.BatchNorm1d):
     """Batch normalisation that also trains on a batch of one row, which has no variance of its own.
@@ -26,7 +29,8 @@ class MLP(nn.Sequential):
 
     The last layer is linear, or followed by ReLU as well when `activate_last`. `batch_norm` normalises before each
     activation; `dropout` zeroes that share of each activated output while training. Weights start from
-    N(0, 2/(in+out)) and biases from N(0, 1/out) (variances), as in the DLRM of Facebook and NVIDIA.
+    N(0, 2/(in+out)) and biases from N(0, 1/out) (variances), as in the DLRM of Facebook and NVIDIA. A linear layer
+    and its ReLU run as one operation; exported graphs hold the plain layers.
     """
 
     def __init__(
@@ -49,6 +53,19 @@ class MLP(nn.Sequential):
             self.append(nn.ReLU(inplace=True))
             if dropout:
                 self.append(nn.Dropout(dropout))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if exporting():
+            result: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
+            return result
+        layers = list(self)
+        for index, layer in enumerate(layers):
+            if isinstance(layer, nn.Linear):
+                activate = index + 1 < len(layers) and isinstance(layers[index + 1], nn.ReLU)
+                x = linear(x, layer.weight, layer.bias, activate)
+            elif not (isinstance(layer, nn.ReLU) and isinstance(layers[index - 1], nn.Linear)):
+                x = layer(x)
+        return x
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
