@@ -33,56 +33,67 @@ class Bags:
         return bags // len(self.names)
 
     def validate(self) -> None:
-        """Check lengths and offsets against the values.
+        """Check types, lengths and offsets against the values.
 
         Raises DataError naming the feature at fault; costs one pass over the offsets.
         """
-        values, offsets = self.values.numel(), self.offsets
+        _check_integers("ids", self.values)
+        values = self.values.numel()
         if self.weights is not None and self.weights.numel() != values:
             raise DataError(f"bags: {self.weights.numel()} weights for {values} ids")
-        if offsets is None:
-            if self.names and values % len(self.names):
-                raise DataError(f"bags: {values} one-hot ids do not divide among {len(self.names)} features")
-            return
-        features = max(len(self.names), 1)
-        if (offsets.numel() - 1) % features:
+        if not self.names:
+            if values:
+                raise DataError(f"bags: {values} ids belong to no feature")
+        elif self.offsets is not None:
+            self._check_offsets(self.offsets, values)
+        elif values % len(self.names):
+            raise DataError(f"bags: {values} one-hot ids do not divide among {len(self.names)} features")
+
+    def _check_offsets(self, offsets: Tensor, values: int) -> None:
+        _check_integers("offsets", offsets)
+        features = len(self.names)
+        if (offsets.numel() - 1) % features or not offsets.numel():
             raise DataError(f"bags: {offsets.numel()} offsets; expected F*B + 1 for F = {features} features")
-        bags = max((offsets.numel() - 1) // features, 1)
-        if offsets.numel() and int(offsets[0]) != 0:
-            raise DataError(f"bags of feature {self._name(0)!r}: offsets start at {int(offsets[0])}, expected 0")
+        if int(offsets[0]) != 0:
+            raise DataError(f"bags of feature {self.names[0]!r}: offsets start at {int(offsets[0])}, expected 0")
         falling = torch.nonzero(offsets[1:] < offsets[:-1])
         if falling.numel():
             at = int(falling[0])
-            name = self._name(at // bags)
+            feature, sample = divmod(at, self.batch_size)
             raise DataError(
-                f"bags of feature {name!r}: sample {at % bags} ends at {int(offsets[at + 1])}, "
+                f"bags of feature {self.names[feature]!r}: sample {sample} ends at {int(offsets[at + 1])}, "
                 f"before its start {int(offsets[at])}"
             )
         if int(offsets[-1]) != values:
             raise DataError(
-                f"bags of feature {self._name(features - 1)!r}: offsets end at {int(offsets[-1])}, "
-                f"but there are {values} ids"
+                f"bags of feature {self.names[-1]!r}: offsets end at {int(offsets[-1])}, but there are {values} ids"
             )
-
-    def _name(self, index: int) -> str:
-        return self.names[index] if index < len(self.names) else "?"
 
     @staticmethod
     def from_lengths(names: tuple[str, ...], values: Tensor, lengths: Tensor, weights: Tensor | None = None) -> Bags:
         """Bags from per-bag lengths (F*B, feature-major) instead of offsets; raises DataError like `validate`."""
-        if names and lengths.numel() % len(names):
+        _check_integers("lengths", lengths)
+        if lengths.numel() % max(len(names), 1):
             raise DataError(f"bags: {lengths.numel()} lengths do not divide among {len(names)} features")
         negative = torch.nonzero(lengths < 0)
-        if negative.numel():
-            at, batch = int(negative[0]), lengths.numel() // len(names)
+        if names and negative.numel():
+            feature, sample = divmod(int(negative[0]), lengths.numel() // len(names))
             raise DataError(
-                f"bags of feature {names[at // batch]!r}: sample {at % batch} has length {int(lengths[at])}"
+                f"bags of feature {names[feature]!r}: sample {sample} has length {int(lengths[negative[0]])}"
             )
-        offsets = torch.zeros(lengths.numel() + 1, dtype=torch.int64)
-        torch.cumsum(lengths, 0, out=offsets[1:])
+        offsets = torch.zeros(lengths.numel() + 1, dtype=torch.int64, device=lengths.device)
+        torch.cumsum(lengths, 0, dtype=torch.int64, out=offsets[1:])
         bags = Bags(names, values, offsets, weights)
         bags.validate()
         return bags
+
+
+def _check_integers(what: str, tensor: Tensor) -> None:
+    if tensor.dim() != 1 or tensor.dtype not in (torch.int64, torch.int32):
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise DataError(
+            f"bags: {what} of type {kind} and shape {list(tensor.shape)}; expected a flat int64 or int32 array"
+        )
 
 
 @dataclass(frozen=True, slots=True)
