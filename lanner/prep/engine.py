@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -43,9 +44,11 @@ def run(plan: Plan, overwrite: bool = False, quiet: bool = False, scratch: str |
         _clear(plan.out)
         counts = FeatureCounts(encoder.schema)
         entries: dict[str, FileEntry] = {}
-        for split in rows.counts:
-            entries |= _write_split(plan, encoder, rows, split, counts, quiet)
-        entries |= _write_beside(plan.out, encoder, staged)
+        with ThreadPoolExecutor(1, thread_name_prefix="lanner-beside") as other:
+            beside = other.submit(_write_beside, plan.out, encoder, staged)
+            for split in rows.counts:
+                entries |= _write_split(plan, encoder, rows, split, counts, quiet)
+            entries |= beside.result()
         summary = _summary(plan, rows, staged, counts)
         info = {"source": plan.source, "fit": plan.fit, "using": plan.using, **summary.to_dict()}
         del info["out"], info["seconds"]

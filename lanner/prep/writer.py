@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from types import TracebackType
 from typing import IO, Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from lanner.prep.encoder import Encoded, IdColumn
 from lanner.schema import Schema
 
 DenseType = Literal["float32", "float16"]
-PART_ROWS = 1 << 22
+PART_ROWS = 1 << 20
 """Rows of a part file (a multiple of BATCH_ROWS)."""
 BATCH_ROWS = 1 << 14
 """Rows of a record batch: small enough that one is encoded within a core's cache."""
@@ -47,51 +47,72 @@ class _Measured:
         return FileEntry(size=self.size, checksum=self._digest.hexdigest(), rows=rows)
 
 
+class _Part:
+    """One open part file."""
+
+    def __init__(self, uri: str, schema: pa.Schema) -> None:
+        self._open = ExitStack()
+        self._sink = _Measured(self._open.enter_context(storage.publish(uri)))
+        self._stream = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), schema)
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._stream.write_batch(batch)
+        self.rows += batch.num_rows
+
+    def publish(self) -> FileEntry:
+        """Close the file, which then appears under its name."""
+        with self._open:
+            self._stream.close()
+        return self._sink.entry(self.rows)
+
+    def drop(self, error: BaseException) -> None:
+        """Leave no file behind."""
+        self._open.__exit__(type(error), error, error.__traceback__)
+
+
 class PartWriter:
     """Writes the record batches of one split as `out/split/part-*.arrow`; a context manager.
 
-    `entries` are the finished parts by path relative to `out`. A part appears under its name when it is complete.
+    `entries` are the finished parts by path relative to `out`, complete after the block. A part appears under its
+    name when it is whole; that waits for the disk and is done beside the writing of the next part.
     """
 
     def __init__(self, out: str, split: str) -> None:
         self._out, self._split = out, split
         self.entries: dict[str, FileEntry] = {}
-        self._open = ExitStack()
-        self._stream: Any = None
-        self._sink: _Measured | None = None
-        self._rows = 0
+        self._part: _Part | None = None
+        self._publisher = ThreadPoolExecutor(1, thread_name_prefix="lanner-publish")
+        self._published: list[tuple[str, Future[FileEntry]]] = []
 
     def __enter__(self) -> PartWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._finish()
-        self._open.__exit__(kind, error, trace)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and self._part is not None:
+            self._part.drop(error)
+        elif self._part is not None:
+            self._publish(self._part)
+        self._publisher.shutdown()
+        if error is None:
+            self.entries = {name: published.result() for name, published in self._published}
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch of at most BATCH_ROWS rows."""
-        if self._stream is None:
-            file = self._open.enter_context(storage.publish(storage.join(self._out, self._name())))
-            self._sink = _Measured(file)
-            self._stream = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), batch.schema)
-        self._stream.write_batch(batch)
-        self._rows += batch.num_rows
-        if self._rows >= PART_ROWS:
-            self._finish()
+        if self._part is None:
+            self._part = _Part(storage.join(self._out, self._name()), batch.schema)
+        self._part.write(batch)
+        if self._part.rows >= PART_ROWS:
+            self._publish(self._part)
 
     def _name(self) -> str:
-        return f"{self._split}/part-{len(self.entries):05d}.arrow"
+        return f"{self._split}/part-{len(self._published):05d}.arrow"
 
-    def _finish(self) -> None:
-        if self._stream is None or self._sink is None:
-            return
-        self._stream.close()
-        self._open.close()
-        self.entries[self._name()] = self._sink.entry(self._rows)
-        self._stream, self._sink, self._rows = None, None, 0
+    def _publish(self, part: _Part) -> None:
+        if self._published:
+            self._published[-1][1].result()  # an error there ends the run now; and only one part waits for the disk
+        self._published.append((self._name(), self._publisher.submit(part.publish)))
+        self._part = None
 
 
 def record_batch(encoded: Encoded, schema: Schema, dense_type: DenseType) -> pa.RecordBatch:
