@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -19,11 +19,20 @@ def map_ordered(function: Callable[[Item], Result], items: Iterable[Item], ahead
 
     `items` is drawn on a thread of its own (reading, decompressing), `function` runs on `threads()` others, and at
     most `threads() + ahead` items are underway. An error of `items` or `function` is raised in its place, after the
-    results before it. With one thread everything runs on the caller's.
+    results before it. A generator given as `items` is closed with the results. With one thread everything runs on the
+    caller's.
     """
-    if threads() == 1:
-        yield from map(function, items)
-        return
+    try:
+        if threads() == 1:
+            yield from map(function, items)
+        else:
+            yield from _map_threaded(function, items, ahead)
+    finally:
+        if isinstance(items, Generator):
+            items.close()
+
+
+def _map_threaded(function: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:
     underway: queue.Queue[Future[Result] | None] = queue.Queue(threads() + ahead - 1)
     stop = threading.Event()
     with ThreadPoolExecutor(threads(), thread_name_prefix="lanner-prep") as pool:

@@ -120,6 +120,8 @@ def make_plan(
         raise ConfigError("a split by time needs the name of the time column, and only such a split does")
     reader.check(whole, options)
     files, file_splits = split.resolve(storage.expand(patterns))
+    if folder := next((file for file in files if storage.is_directory(file)), None):
+        raise ConfigError(f"{folder} is a directory: name the files in it, for example {folder}/*")
     if len(set(files)) < len(files):
         raise ConfigError(f"{next(f for f in files if files.count(f) > 1)}: given more than once")
     return Plan(source, files, whole, options, out, split, file_splits, using=using, memory=budget, **rest)

@@ -115,7 +115,7 @@ def write_chunk(sink: IO[bytes], chunk: RawChunk) -> None:
 
 
 def read_chunk(buffer: Any) -> RawChunk:
-    """Read back what `write_chunk` wrote into `buffer` (anything with the buffer protocol), without a copy."""
+    """Read back what `write_chunk` wrote into `buffer` (anything with the buffer protocol); only `dense` is copied."""
     stream = pa.ipc.open_stream(pa.py_buffer(buffer))
     rows, count = (int(stream.schema.metadata[name]) for name in (b"rows", b"sparse"))
     batch = stream.read_next_batch()
@@ -123,7 +123,7 @@ def read_chunk(buffer: Any) -> RawChunk:
     return RawChunk(
         rows=rows,
         labels=_matrix(columns.get("labels"), rows, np.float32),
-        dense=_matrix(columns.get("dense"), rows, np.float64),
+        dense=_matrix(columns.get("dense"), rows, np.float64).astype(np.float64, copy=False),
         sparse=[_keys(columns[f"keys.{k}"], columns.get(f"texts.{k}")) for k in range(count)],
         **{name: _numbers(columns[name]) for name in ("weight", "group", "time") if name in columns},
     )
@@ -131,7 +131,8 @@ def read_chunk(buffer: Any) -> RawChunk:
 
 def _narrowed(dense: np.ndarray) -> np.ndarray:
     """`dense` as float32 where that loses nothing, which halves the file: most logged numbers are small integers."""
-    narrow = dense.astype(np.float32)
+    with np.errstate(over="ignore"):
+        narrow = dense.astype(np.float32)
     same = narrow.astype(np.float64).view(np.int64) == dense.view(np.int64)
     return narrow if bool(np.all(same | np.isnan(dense))) else dense
 

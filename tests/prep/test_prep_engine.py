@@ -69,7 +69,8 @@ def test_summary_counts_missing_and_unknown_values(tmp_path: Path) -> None:
 def test_output_does_not_depend_on_threads_or_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, block: int
 ) -> None:
-    logs = write(tmp_path / "logs.tsv", ROWS)
+    # a number that does not fit float32 makes its chunk be staged otherwise
+    logs = write(tmp_path / "logs.tsv", [[*row[:1], "16777217", *row[2:]] if row is ROWS[7] else row for row in ROWS])
     options = {"min_count": 2, "split": "random", "valid": 0.2, "test": 0.2, "transform": "log1p_standard"}
     prepare(logs, tmp_path / "plain", **options)  # type: ignore[arg-type]
     monkeypatch.setenv("LANNER_THREADS", threads)
@@ -226,6 +227,8 @@ def test_nothing_to_read_and_empty_parts_are_said_so(tmp_path: Path) -> None:
         prepare(tmp_path / "nowhere*", tmp_path / "out")
     with pytest.raises(ConfigError, match="more than once"):
         prepare([logs, logs], tmp_path / "out")
+    with pytest.raises(ConfigError, match="is a directory"):
+        prepare(tmp_path, tmp_path / "out")
 
 
 def test_any_file_system_can_be_written_to_and_read_from(tmp_path: Path) -> None:
