@@ -9,6 +9,7 @@ Every step is a command that is printed before it runs; results go to demo/<name
 
 from __future__ import annotations
 
+import glob
 import json
 import signal
 import subprocess
@@ -17,10 +18,13 @@ import time
 import urllib.request
 from pathlib import Path
 
+import yaml
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 LANNER = [sys.executable, "-m", "lanner.cli.main"]
 MODEL = "ctr"
+SMALL_BYTES = 20_000_000  # of raw text or archives: below it, the recipe for small samples
 
 
 def main(source: str) -> None:
@@ -49,12 +53,13 @@ def raw_data(source: str, out: Path) -> tuple[Path, list[str | Path]]:
         time_split = ["--split", "time", "--time", "timestamp", "--test", "0.2", "--valid", "0.1"]
         logs = out / "raw" / "movielens.csv"
         return HERE / "recipes" / "movielens.yaml", ["--source", "csv", logs, "--schema", schema, *time_split]
-    criteo = ["--source", "criteo", "--split", "sequential", "--test", "0.2", "--valid", "0.1"]
-    recipe = HERE / "recipes" / "dlrm_criteo.yaml"
     if source == "synth":
         lanner("synth", "--rows", "300000", "--out", out / "logs.tsv")
-        return recipe, [*criteo, out / "logs.tsv"]
-    return recipe, [*criteo, source]
+        source = str(out / "logs.tsv")
+    small = sum(Path(file).stat().st_size for file in glob.glob(source)) < SMALL_BYTES
+    recipe = HERE / "recipes" / ("dlrm_criteo_small.yaml" if small else "dlrm_criteo.yaml")
+    min_count = str(yaml.safe_load(recipe.read_text())["prep"]["min_count"])
+    return recipe, ["--source", "criteo", source, "--min-count", min_count, "--test", "0.2", "--valid", "0.1"]
 
 
 def serve_and_load(out: Path) -> None:
