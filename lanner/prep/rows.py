@@ -62,30 +62,34 @@ def _take_texts(texts: pa.Array | None, rows: Rows) -> pa.Array | None:
     return texts.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else texts.take(pa.array(rows))
 
 
-def join_chunks(chunks: list[RawChunk]) -> RawChunk:
-    """One chunk with the rows of all; texts and times are left out (encoding needs neither)."""
+def join_chunks(chunks: list[RawChunk], texts: bool = True) -> RawChunk:
+    """One chunk with the rows of all, without the texts where they are not asked for."""
     if len(chunks) == 1:
         return chunks[0]
-    first = chunks[0]
+    beside = {name: [getattr(chunk, name) for chunk in chunks] for name in ("weight", "group", "time")}
     return RawChunk(
         rows=sum(chunk.rows for chunk in chunks),
         labels=np.concatenate([chunk.labels for chunk in chunks]),
         dense=np.concatenate([chunk.dense for chunk in chunks]),
-        sparse=[_join_keys([chunk.sparse[k] for chunk in chunks]) for k in range(len(first.sparse))],
-        weight=None if first.weight is None else np.concatenate([chunk.weight for chunk in chunks]),
-        group=None if first.group is None else np.concatenate([chunk.group for chunk in chunks]),
+        sparse=[_join_keys([chunk.sparse[k] for chunk in chunks], texts) for k in range(len(chunks[0].sparse))],
+        **{name: np.concatenate(parts) for name, parts in beside.items() if parts[0] is not None},
     )
 
 
-def _join_keys(parts: list[Keys]) -> Keys:
-    flat = np.concatenate([part.keys for part in parts])
+def _join_keys(parts: list[Keys], texts: bool) -> Keys:
+    keep = texts and parts[0].texts is not None
+    joined = Keys(
+        np.concatenate([part.keys for part in parts]),
+        texts=pa.concat_arrays([part.texts for part in parts]) if keep else None,
+    )
     if parts[0].offsets is not None:
         lengths = np.concatenate([np.diff(part.offsets) for part in parts if part.offsets is not None])
-        return Keys(flat, offsets=np.concatenate([[0], np.cumsum(lengths)]))
-    if all(part.missing is None for part in parts):
-        return Keys(flat)
-    masks = [np.zeros(len(part.keys), np.bool_) if part.missing is None else part.missing for part in parts]
-    return Keys(flat, np.concatenate(masks))
+        joined.offsets = np.concatenate([[0], np.cumsum(lengths)])
+    elif any(part.missing is not None for part in parts):
+        joined.missing = np.concatenate(
+            [np.zeros(len(part.keys), np.bool_) if part.missing is None else part.missing for part in parts]
+        )
+    return joined
 
 
 def batches(chunks: Iterable[RawChunk], size: int) -> Iterator[RawChunk]:
@@ -102,7 +106,7 @@ def batches(chunks: Iterable[RawChunk], size: int) -> Iterator[RawChunk]:
             held.append(take_rows(chunk, slice(at, stop)))
             count, at = count + stop - at, stop
             if count == size:
-                yield join_chunks(held)
+                yield join_chunks(held, texts=False)
                 held, count = [], 0
     if held:
-        yield join_chunks(held)
+        yield join_chunks(held, texts=False)

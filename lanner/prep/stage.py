@@ -17,8 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from lanner.prep.chunk import Keys, RawChunk
+from lanner.prep.rows import join_chunks
 
 DONE, ROWS, REJECTS = "done.json", "rows.arrow", "rejects.tsv"
+_LEAST_ROWS = 1 << 13
+"""Rows of a staged chunk (but the last): reading one costs as much as reading some hundred rows."""
 
 
 @dataclass
@@ -66,6 +69,7 @@ class StageWriter:
         folder.mkdir(parents=True)
         self.staged = StagedFile(folder, file)
         self._sink: IO[bytes] = (folder / ROWS).open("wb")
+        self._held: list[RawChunk] = []
 
     def __enter__(self) -> StageWriter:
         return self
@@ -76,18 +80,28 @@ class StageWriter:
             shutil.rmtree(self.staged.folder, ignore_errors=True)
 
     def add(self, chunk: RawChunk) -> None:
-        """Append a chunk; empty ones are left out."""
+        """Append a chunk; small ones are put together, empty ones are left out."""
         if not chunk.rows:
             return
+        self.staged.rows += chunk.rows
+        self._held.append(chunk)
+        if sum(held.rows for held in self._held) >= _LEAST_ROWS:
+            self._write()
+
+    def _write(self) -> None:
+        if not self._held:
+            return
+        chunk = join_chunks(self._held)
+        self._held = []
         offset = self._sink.tell()
         write_chunk(self._sink, chunk)
         end = self._sink.tell()
         self._sink.write(bytes(-end % mmap.ALLOCATIONGRANULARITY))
         self.staged.chunks.append((offset, end - offset, chunk.rows))
-        self.staged.rows += chunk.rows
 
     def finish(self, rejected: dict[str, int]) -> StagedFile:
         """Close the file and declare it staged."""
+        self._write()
         self._sink.close()
         self.staged.rejected = rejected
         self.staged.save()
