@@ -90,7 +90,7 @@ def _write(model: RankingModel, source: str, building: Path) -> int:
 def verify(model: RankingModel, directory: Path) -> None:
     """Score random rows with the exported files and with the model. Raises ExportError where they differ."""
     dense, bags = random_batch(model.schema, _SAMPLE, np.random.default_rng(0))
-    graph, tables = DenseGraph(directory / GRAPH, 1), load_tables(directory / "tables", model.schema)
+    graph, tables = DenseGraph(directory / GRAPH), load_tables(directory / "tables", model.schema)
     with torch.inference_mode():
         expected = torch.sigmoid(model.head(torch.from_numpy(dense), model.embedding(bags))).numpy()
         scores = graph(dense, tables(bags).numpy())

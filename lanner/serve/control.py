@@ -44,14 +44,13 @@ class _Entry:
 
 
 class Control:
-    """The models of `repository`, each executed by `threads` threads.
+    """The models of `repository`.
 
     With `explicit` off (Triton's mode "none") the set of models is what `start` found.
     """
 
-    def __init__(self, repository: str | os.PathLike[str], threads: int, explicit: bool = False) -> None:
+    def __init__(self, repository: str | os.PathLike[str], explicit: bool = False) -> None:
         self._root = Path(repository)
-        self._threads = threads
         self._explicit = explicit
         self._models: dict[str, _Entry] = {}
         self._loading = threading.Lock()
@@ -157,7 +156,7 @@ class Control:
         return entry
 
     def _open(self, name: str, version: str, config: ModelConfig) -> Loaded:
-        model = ServedModel(self._root / name / version, self._threads)
+        model = ServedModel(self._root / name / version)
         described = ModelConfig()
         described.CopyFrom(config)
         configs.describe_model(described, model.schema, model.outputs)

@@ -11,7 +11,7 @@ import numpy as np
 from lanner import manifest, storage
 from lanner.data.batch import Bags
 from lanner.errors import DataError
-from lanner.export.graph import CHUNK, GRAPH, DenseGraph
+from lanner.export.graph import GRAPH, DenseGraph
 from lanner.export.tables import load_tables
 from lanner.prep.encoder import Encoder
 from lanner.schema import Schema, VocabEncoder
@@ -23,10 +23,10 @@ from lanner.serve.rows import Rows, merge
 class ServedModel:
     """Loads the version in `directory`, which must be finished (have a manifest) and whole.
 
-    Raises DataError or SchemaError naming the file at fault. `threads` is the number of threads of one execution.
+    Raises DataError or SchemaError naming the file at fault.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], threads: int) -> None:
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
         written = manifest.read(directory, "repository")
         manifest.verify(directory, written)
         self.schema = Schema.load(storage.join(directory, "schema.yaml"))
@@ -35,7 +35,7 @@ class ServedModel:
         self.encoder = Encoder.load(directory) if _complete(self.schema) else None
         self.embedding = load_tables(storage.join(directory, "tables"), self.schema)
         self.rows = {table.name: table.rows for table in self.embedding.tables}
-        self.graph = DenseGraph(storage.join(directory, GRAPH), threads)
+        self.graph = DenseGraph(storage.join(directory, GRAPH))
         self.outputs = self.graph.outputs
         self.inputs = Inputs(self.schema, self.rows, self.encoder)
 
@@ -48,7 +48,7 @@ class ServedModel:
         rng = np.random.default_rng(0)
         if self.encoder and not self.inputs.required:
             self.encoder.encode({name: [None] for name in self.inputs.raw})
-        for count in (1, 2, 16, 64, 256, CHUNK):
+        for count in (1, 2, 16, 64, 256, 1024):
             if count <= max_rows:
                 self.run([self.sample(count, rng)])
 

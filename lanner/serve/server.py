@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from lanner import storage
-from lanner.kernels import parallel
 from lanner.serve import grpc_front, metrics
 from lanner.serve.control import Control
 from lanner.serve.failure import RequestError
@@ -56,6 +56,8 @@ def serve(options: Options, on_ready: Callable[[Ports, Service], None] | None = 
     `on_ready` is called once, when the models are loaded and warm. Raises ConfigError for a repository that is no
     directory and OSError for a port that is taken.
     """
+    if options.threads:
+        os.environ["LANNER_THREADS"] = str(options.threads)
     sys.setswitchinterval(0.001)  # threads that wait for the interpreter get it after 1 ms at most, not 5
     run = asyncio.run
     try:
@@ -71,7 +73,7 @@ async def _serve(options: Options, on_ready: Callable[[Ports, Service], None] | 
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    control = Control(options.repository, options.threads or parallel.threads(), options.explicit)
+    control = Control(options.repository, options.explicit)
     service = Service(control, options.name)
     async with AsyncExitStack() as stack:
         stack.callback(control.stop)

@@ -76,7 +76,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, graph: bytes) -> None:
 )
 def test_the_graph_equals_the_head_for_every_size(variant: RankingModel, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(to_onnx(variant))
-    dense_graph = DenseGraph(tmp_path / "model.onnx", 2)
+    dense_graph = DenseGraph(tmp_path / "model.onnx")
     assert dense_graph.outputs == len(variant.schema.labels)
     for rows in (1, 2, 49, 2050):
         dense, bags = random_batch(variant.schema, rows, np.random.default_rng(rows))

@@ -45,7 +45,7 @@ def test_the_newest_finished_version_serves(copy: Path) -> None:
     add_version(copy, 2)
     add_version(copy, 10)
     add_version(copy, 11, finished=False)
-    control = Control(copy, 1)
+    control = Control(copy)
     control.start()
     assert control.model("planted").version == "10"
     with pytest.raises(RequestError, match="version 2 is not found"):
@@ -65,7 +65,7 @@ def test_the_version_policy_is_kept(copy: Path, policy: str, versions: list[str]
     add_version(copy, 2)
     add_version(copy, 3)
     (copy / "planted" / "config.pbtxt").write_text(f"max_batch_size: 8\nversion_policy {{ {policy} }}")
-    control = Control(copy, 1)
+    control = Control(copy)
     control.start()
     assert control.versions("planted") == versions
     assert control.model("planted").version == "3"
@@ -79,7 +79,7 @@ def test_broken_models_are_reported_and_do_not_stop_the_others(copy: Path) -> No
     shutil.rmtree(copy / "torn" / "3")
     (copy / "torn" / "config.pbtxt").write_text("max_batch_size: ${size}\n")
     (copy / "empty").mkdir()
-    control = Control(copy, 1)
+    control = Control(copy)
     control.start()
     assert states(control) == {
         ("planted", "1"): "READY", ("planted", "3"): "UNAVAILABLE", ("torn", ""): "UNAVAILABLE",
@@ -97,7 +97,7 @@ def test_broken_models_are_reported_and_do_not_stop_the_others(copy: Path) -> No
 
 
 def test_without_explicit_control_nothing_is_loaded_on_request(copy: Path) -> None:
-    control = Control(copy, 1)
+    control = Control(copy)
     control.start()
     for change in (control.load, control.unload):
         with pytest.raises(RequestError, match=REFUSED):
@@ -107,11 +107,11 @@ def test_without_explicit_control_nothing_is_loaded_on_request(copy: Path) -> No
 
 def test_a_repository_must_be_a_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere: the model repository must be a directory"):
-        Control(tmp_path / "nowhere", 1).start()
+        Control(tmp_path / "nowhere").start()
 
 
 def test_a_failing_load_leaves_what_serves_and_fails_every_time(copy: Path) -> None:
-    control = Control(copy, 1, explicit=True)
+    control = Control(copy, explicit=True)
     control.start()
     serving = control.model("planted")
     broken = add_version(copy, 3)
@@ -134,7 +134,7 @@ def test_a_failing_load_leaves_what_serves_and_fails_every_time(copy: Path) -> N
 
 
 def test_requests_during_a_swap_are_all_answered(copy: Path) -> None:
-    control = Control(copy, 1, explicit=True)
+    control = Control(copy, explicit=True)
     control.start()
     service = Service(control)
     service.ready = True
