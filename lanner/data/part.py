@@ -57,18 +57,11 @@ def open_part(path: str, name: str, schema: Schema) -> Part:
 
     Raises DataError naming the file when it is damaged, lacks a column, holds nulls or a type that cannot be read.
     """
-    try:
-        owner = pa.memory_map(path)
-        reader = pa.ipc.open_file(owner)
-        batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-        for batch in batches:
-            batch.validate()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{name}: damaged Arrow file: {error}") from error
+    owner, batches, found = _open(path, name)
     wanted = columns(schema)
-    if missing := [column for column in wanted if column not in reader.schema.names]:
-        raise DataError(f"{name}: column {missing[0]!r} is missing; the file has {', '.join(reader.schema.names)}")
-    types = tuple(_column_type(name, column, reader.schema.field(column).type, schema) for column in wanted)
+    if missing := [column for column in wanted if column not in found]:
+        raise DataError(f"{name}: column {missing[0]!r} is missing; the file has {', '.join(found)}")
+    types = tuple(_column_type(name, column, found[column], schema) for column in wanted)
     shape = len(batches), len(wanted)
     part = Part(
         name=name,
@@ -83,6 +76,22 @@ def open_part(path: str, name: str, schema: Schema) -> Part:
         for index, column in enumerate(wanted):
             _place(part, segment, index, batch.column(column), column)
     return part
+
+
+def _open(path: str, name: str) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The mapped file, its record batches, and its Arrow types by column."""
+    try:
+        owner = pa.memory_map(path)
+        reader = pa.ipc.open_file(owner)
+        batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+        for batch in batches:
+            batch.validate()
+        found = {field.name: field.type for field in reader.schema}
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{name}: damaged Arrow file: {error}") from error
+    if len(found) < len(reader.schema):
+        raise DataError(f"{name}: a column name occurs twice among {', '.join(reader.schema.names)}")
+    return owner, batches, found
 
 
 def _place(part: Part, segment: int, index: int, array: Any, column: str) -> None:

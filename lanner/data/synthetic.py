@@ -48,7 +48,7 @@ class Options:
     click_rate: float = 0.25
     missing: float = 0.1
     signal: float = 1.6
-    fade: float = 1e-3
+    fade: float = 3e-3
     seed: int = 0
 
     def check(self) -> None:

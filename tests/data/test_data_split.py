@@ -119,6 +119,30 @@ def test_list_offsets_are_checked(tmp_path: Path, ragged: Schema) -> None:
         split.slice(0, 3)
 
 
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=3))
+def test_damage_is_an_error_or_harmless_but_never_a_crash(
+    tmp_path: Path, ragged: Schema, flips: list[tuple[float, int]]
+) -> None:
+    columns = {
+        "label": np.ones(9, np.uint8),
+        "many": pa.array([list(range(n)) for n in range(9)], pa.list_(pa.uint8())),
+        "pair": pa.array([[1, 2]] * 9, pa.list_(pa.uint8())),
+    }
+    whole, damaged = tmp_path / "whole.arrow", tmp_path / "damaged.arrow"
+    write_file(whole, columns, 4)
+    data = bytearray(whole.read_bytes())
+    for place, change in flips:
+        data[int(place * len(data))] ^= change
+    damaged.unlink(missing_ok=True)  # a file that is mapped must not change
+    damaged.write_bytes(data)
+    try:
+        split = Split("rows", ragged, [open_part(str(damaged), "damaged.arrow", ragged)])
+        split.slice(0, min(split.rows, 100))
+    except DataError as error:
+        assert str(error).startswith("damaged.arrow")
+
+
 def test_an_id_outside_its_table_names_file_row_and_column(tmp_path: Path) -> None:
     schema = make_schema(rows=(10, 300, 70_000))
     good, bad = make_rows(schema, 20), make_rows(schema, 20)
@@ -190,6 +214,15 @@ def test_a_dataset_without_numbers_or_without_categories(tmp_path: Path) -> None
         batch = open_rows(tmp_path, schema, [make_rows(schema, 5)]).slice(1, 4)
         assert batch.dense.shape == (3, len(schema.dense)) and len(batch) == 3
         assert batch.bags.values.numel() == 3 * len(schema.sparse)
+
+
+def test_a_column_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    schema = make_schema(rows=(10,), dense=0)
+    twice = pa.table([pa.array([1.0]), pa.array([1]), pa.array([2])], names=["label", "s0", "s0"])
+    with pa.ipc.new_file(str(tmp_path / "twice.arrow"), twice.schema) as writer:
+        writer.write_table(twice)
+    with pytest.raises(DataError, match=r"twice.arrow: a column name occurs twice among label, s0, s0"):
+        open_part(str(tmp_path / "twice.arrow"), "twice.arrow", schema)
 
 
 def test_several_labels_stand_in_schema_order(tmp_path: Path) -> None:
