@@ -9,6 +9,7 @@ Every step is a command that is printed before it runs; results go to demo/<name
 
 from __future__ import annotations
 
+import csv
 import glob
 import json
 import signal
@@ -16,12 +17,13 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
+import fsspec
 import yaml
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
+EXAMPLES = Path(__file__).parent
 LANNER = [sys.executable, "-m", "lanner.cli.main"]
 MODEL = "ctr"
 SMALL_BYTES = 20_000_000  # of raw text or archives: below it, the recipe for small samples
@@ -29,71 +31,91 @@ SMALL_BYTES = 20_000_000  # of raw text or archives: below it, the recipe for sm
 
 def main(source: str) -> None:
     started = time.perf_counter()
-    out = ROOT / "demo" / (source if source in ("movielens", "synth") else "logs")
+    out = Path("demo") / (source if source in ("movielens", "synth") else "logs")
     out.mkdir(parents=True, exist_ok=True)
-    recipe, prep_options = raw_data(source, out)
-    lanner("prep", *prep_options, "--out", out / "dataset", "--overwrite")
-    result = lanner("train", recipe, f"data={out / 'dataset'}", f"out={out / 'run'}", "overwrite=true", "--json")
+    job = raw_data(source, out)
+    lanner("prep", *job.prep, "--out", out / "dataset", "--overwrite")
+    result = lanner("train", job.recipe, f"data={out / 'dataset'}", f"out={out / 'run'}", "overwrite=true", "--json")
     lanner("evaluate", out / "run", out / "dataset" / "test", "--predictions", out / "predictions.parquet")
     lanner("export", out / "run", "--repository", out / "repository", "--name", MODEL)
-    serve_and_load(out)
+    serve_and_load(out, job.row)
     test = json.loads(result)["test"]
     print(f"\nTest AUC {test['auc']:.4f}, log-loss {test['log_loss']:.4f} on {test['rows']:,} rows.")
-    print(f"Latency table above; plot and page: {out / 'perf'}/ (report.html)")
-    print(f"Done in {time.perf_counter() - started:.0f} s; everything is in {out}")
+    print(f"Latency against throughput: the table above, {out / 'perf' / 'perf.png'} and {out / 'perf' / 'perf.html'}")
+    print(f"Done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
 
 
-def raw_data(source: str, out: Path) -> tuple[Path, list[str | Path]]:
-    """Make or find the raw files; returns the training recipe and the options of `lanner prep`."""
+@dataclass
+class Job:
+    """The training recipe, the options of `lanner prep`, and one raw row as logged."""
+
+    recipe: Path
+    prep: list[str | Path]
+    row: dict[str, str]
+
+
+def raw_data(source: str, out: Path) -> Job:
+    """Make or find the raw files."""
     if source == "movielens":
-        step(
-            "fetch MovieLens 100k and join its tables", [sys.executable, HERE / "movielens" / "prepare.py", out / "raw"]
-        )
-        schema = HERE / "schemas" / "movielens.yaml"
-        time_split = ["--split", "time", "--time", "timestamp", "--test", "0.2", "--valid", "0.1"]
+        fetch = [sys.executable, EXAMPLES / "movielens" / "prepare.py", out / "raw"]
+        step("fetch MovieLens 100k and join its tables", fetch)
         logs = out / "raw" / "movielens.csv"
-        return HERE / "recipes" / "movielens.yaml", ["--source", "csv", logs, "--schema", schema, *time_split]
+        schema = EXAMPLES / "schemas" / "movielens.yaml"
+        split = ["--split", "time", "--time", "timestamp", "--test", "0.2", "--valid", "0.1"]
+        with logs.open(newline="") as file:
+            row = next(csv.DictReader(file))
+        return Job(EXAMPLES / "recipes" / "movielens.yaml", ["--source", "csv", logs, "--schema", schema, *split], row)
     if source == "synth":
         lanner("synth", "--rows", "300000", "--out", out / "logs.tsv")
         source = str(out / "logs.tsv")
-    small = sum(Path(file).stat().st_size for file in glob.glob(source)) < SMALL_BYTES
-    recipe = HERE / "recipes" / ("dlrm_criteo_small.yaml" if small else "dlrm_criteo.yaml")
+    files = [Path(name) for name in sorted(glob.glob(source))]  # noqa: PTH207, the pattern may be absolute
+    if not files:
+        sys.exit(f"no file matches {source!r}")
+    small = sum(file.stat().st_size for file in files) < SMALL_BYTES
+    recipe = EXAMPLES / "recipes" / ("dlrm_criteo_small.yaml" if small else "dlrm_criteo.yaml")
     min_count = str(yaml.safe_load(recipe.read_text())["prep"]["min_count"])
-    return recipe, ["--source", "criteo", source, "--min-count", min_count, "--test", "0.2", "--valid", "0.1"]
+    prep = ["--source", "criteo", *files, "--min-count", min_count, "--test", "0.2", "--valid", "0.1"]
+    return Job(recipe, prep, criteo_row(files[0]))
 
 
-def serve_and_load(out: Path) -> None:
-    """Serve the repository on free ports, score one raw request, then load the server."""
+def criteo_row(file: Path) -> dict[str, str]:
+    """The first row of a Criteo-format file by column name."""
+    names = ["label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27))]
+    opened = fsspec.open(str(file), "rt", compression="infer")
+    with opened as lines:
+        return dict(zip(names, next(lines).rstrip("\r\n").split("\t"), strict=False))
+
+
+def serve_and_load(out: Path, row: dict[str, str]) -> None:
+    """Serve the repository on free ports, score one raw row, then load the server."""
     ready = out / "server.json"
     ready.unlink(missing_ok=True)
     ports = ("--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--ready-file", str(ready))
     command = [*LANNER, "serve", str(out / "repository"), *ports]
-    show("serve the model over HTTP and gRPC", command)
-    server = subprocess.Popen(command, cwd=ROOT)
+    show("lanner serve", command)
+    server = subprocess.Popen(command)
     try:
         while not ready.exists():
             if server.poll() is not None:
                 sys.exit(f"the server ended with code {server.returncode}")
             time.sleep(0.1)
         address = json.loads(ready.read_text())
-        score_one(f"http://127.0.0.1:{address['http']}")
-        url = f"127.0.0.1:{address['grpc']}"
+        score_one(f"http://127.0.0.1:{address['http']}", row)
         load = ("--protocol", "grpc", "--batch", "64", "--concurrency", "1:16", "--duration", "3")
-        lanner("perf", MODEL, "--url", url, *load, "--out", out / "perf")
+        lanner("perf", MODEL, "--url", f"127.0.0.1:{address['grpc']}", *load, "--out", out / "perf")
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(30)
 
 
-def score_one(url: str) -> None:
-    """One request with raw values, exactly as logged, over HTTP and JSON."""
+def score_one(url: str, row: dict[str, str]) -> None:
+    """One request over HTTP and JSON with a row's raw texts, exactly as logged; the server encodes them."""
     with urllib.request.urlopen(f"{url}/v2/models/{MODEL}/config") as answer:
         schema = json.loads(json.load(answer)["parameters"]["schema"]["string_value"])
-    feature = schema["sparse"][0]
-    column = feature.get("column") or feature["name"]
-    body = {"inputs": [{"name": column, "datatype": "BYTES", "shape": [1, 1], "data": ["1"]}]}
-    request = urllib.request.Request(f"{url}/v2/models/{MODEL}/infer", json.dumps(body).encode())
-    print(f"\nPOST {request.full_url}\n  {json.dumps(body)}")
+    columns = dict.fromkeys(part.get("column") or part["name"] for part in (*schema["dense"], *schema["sparse"]))
+    inputs = [{"name": name, "datatype": "BYTES", "shape": [1, 1], "data": [row[name]]} for name in columns]
+    request = urllib.request.Request(f"{url}/v2/models/{MODEL}/infer", json.dumps({"inputs": inputs}).encode())
+    print(f"\nPOST {request.full_url}\n  " + ", ".join(f"{name}={row[name]}" for name in columns))
     with urllib.request.urlopen(request) as answer:
         print(f"  → {answer.read().decode()}", flush=True)
 
