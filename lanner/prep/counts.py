@@ -34,7 +34,8 @@ class Counts:
 
     def work(self, chunk: RawChunk) -> list[Callable[[], None]]:
         """What to run, in any order or at once, to count `chunk`."""
-        return [partial(self._count, table, chunk) for table in self._counters]
+        largest_first = sorted(self._counters, key=self._size, reverse=True)  # so that threads end together
+        return [partial(self._count, table, chunk) for table in largest_first]
 
     def drop_largest(self) -> None:
         """Put the largest tables off while all together are over the budget."""

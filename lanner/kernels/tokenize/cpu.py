@@ -24,6 +24,7 @@ from lanner.kernels.tokenize.codes import (
 )
 from lanner.kernels.tokenize.words import (
     TOPS,
+    byte,
     decimal_value,
     digit_marks,
     hex_value,
@@ -51,15 +52,15 @@ def count_lines(text: Any) -> int:
 
 @numba.njit(nogil=True, cache=True, inline="always")
 def _ends_line(text: Any, at: int) -> bool:
-    return bool(text[at] == NEWLINE or (text[at] == RETURN and text[at + 1] == NEWLINE))
+    return bool(byte(text, at) == NEWLINE or (byte(text, at) == RETURN and byte(text, at + 1) == NEWLINE))
 
 
 @numba.njit(nogil=True, cache=True)
 def _long_integer(text: Any, at: int) -> Any:
     """An integer of any length at the first of its digits: (code, magnitude, end)."""
     magnitude, begin = np.uint64(0), at
-    while np.uint8(text[at] - ZERO) < 10:
-        digit = np.uint64(text[at] - ZERO)
+    while np.uint8(byte(text, at) - ZERO) < 10:
+        digit = np.uint64(byte(text, at) - ZERO)
         if magnitude > (LIMIT - digit) // np.uint64(10):
             return OVERFLOW, np.uint64(0), at
         magnitude = magnitude * np.uint64(10) + digit
@@ -70,7 +71,7 @@ def _long_integer(text: Any, at: int) -> Any:
 @numba.njit(nogil=True, cache=True, inline="always")
 def _integer(text: Any, at: int, delimiter: Any) -> Any:
     """An optional minus and digits, or nothing at all (missing): (code, int64 value, end)."""
-    first = text[at]
+    first = byte(text, at)
     if first == delimiter or _ends_line(text, at):
         return MISSING, np.int64(0), at
     negative = first == MINUS
@@ -92,7 +93,7 @@ def _short_hex(text: Any, at: int) -> Any:
     """A hexadecimal number that is not exactly eight digits long: (code, value, end)."""
     value, begin = np.uint64(0), at
     while True:
-        char = text[at]
+        char = byte(text, at)
         if np.uint8(char - ZERO) < 10:
             digit = np.uint64(char - ZERO)
         elif np.uint8((char | 32) - 97) < 6:
@@ -109,11 +110,11 @@ def _short_hex(text: Any, at: int) -> Any:
 @numba.njit(nogil=True, cache=True, inline="always")
 def _hexadecimal(text: Any, at: int, delimiter: Any) -> Any:
     """One to eight hexadecimal digits, or nothing at all (missing): (code, uint64 value, end)."""
-    if text[at] == delimiter or _ends_line(text, at):
+    if byte(text, at) == delimiter or _ends_line(text, at):
         return MISSING, np.uint64(0), at
     word = load64(text, at)
     letters = letter_marks(word)
-    if (digit_marks(word) | letters) == TOPS and (text[at + 8] == delimiter or _ends_line(text, at + 8)):
+    if (digit_marks(word) | letters) == TOPS and (byte(text, at + 8) == delimiter or _ends_line(text, at + 8)):
         return PRESENT, hex_value(word, letters), at + 8
     return _short_hex(text, at)
 
@@ -123,7 +124,7 @@ def _soft_label(text: Any, at: int) -> Any:
     """A plain decimal number from 0 to 1 (`0.3`, `1`, `.5`): (code, value, end)."""
     mantissa, scale, digits, significant, pointed = 0.0, 1.0, 0, 0, False
     while True:
-        char = text[at]
+        char = byte(text, at)
         if np.uint8(char - ZERO) < 10:
             digits += 1
             significant += significant > 0 or char != ZERO
@@ -145,13 +146,13 @@ def _soft_label(text: Any, at: int) -> Any:
 def _label(text: Any, at: int, soft: bool) -> Any:
     if soft:
         return _soft_label(text, at)
-    value = np.uint8(text[at] - ZERO)
+    value = np.uint8(byte(text, at) - ZERO)
     return (PRESENT if value <= 1 else LABEL), np.float64(value), at + 1
 
 
 @numba.njit(nogil=True, cache=True)
 def _skip_line(text: Any, at: int) -> int:
-    while text[at] != NEWLINE:
+    while byte(text, at) != NEWLINE:
         at += 1
     return at
 
@@ -160,7 +161,7 @@ def _skip_line(text: Any, at: int) -> int:
 def _count_fields(text: Any, begin: int, end: int, delimiter: Any) -> int:
     fields = 1
     for at in range(begin, end):
-        fields += text[at] == delimiter
+        fields += byte(text, at) == delimiter
     return fields
 
 
@@ -175,7 +176,7 @@ def _read_row(
     if labelled:
         code, label, at = _label(text, at, soft)
         labels[row] = label
-        if code < PRESENT or text[at] != delimiter:
+        if code < PRESENT or byte(text, at) != delimiter:
             return LABEL, 0, at
         at += 1
     for k in range(numeric):
@@ -186,7 +187,7 @@ def _read_row(
         numbers[row, k] = number
         if missing:
             numbers[row, k] = fill
-        ended = text[end] == delimiter if left else _ends_line(text, end)
+        ended = byte(text, end) == delimiter if left else _ends_line(text, end)
         if code < PRESENT or not ended:
             return min(code, DIGIT), labelled + k, end
         at = end + 1
@@ -195,7 +196,7 @@ def _read_row(
         code, key, end = _hexadecimal(text, at, delimiter)
         keys[k, row] = np.uint32(key)
         key_missing[k, row] = code == MISSING
-        ended = text[end] == delimiter if left else _ends_line(text, end)
+        ended = byte(text, end) == delimiter if left else _ends_line(text, end)
         if code < PRESENT or not ended:
             return min(code, HEX_DIGIT), labelled + numeric + k, end
         at = end + 1
@@ -216,14 +217,14 @@ def tokenize(
     while at < end:
         begin = at
         if fields > 1 and _ends_line(text, at):  # a blank line is no row
-            at += 1 + (text[at] == RETURN)
+            at += 1 + (byte(text, at) == RETURN)
             line += 1
             continue
         code, field, at = _read_row(
             text, begin, delimiter, labelled, soft, fill, row, labels, numbers, number_missing, keys, key_missing
         )
         if code == PRESENT:
-            at += 1 + (text[at] == RETURN)
+            at += 1 + (byte(text, at) == RETURN)
             row += 1
         else:
             stop = _skip_line(text, begin)

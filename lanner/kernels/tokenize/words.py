@@ -34,6 +34,17 @@ def load64(typing: Any, array: Any, at: Any) -> Any:
 
 
 @intrinsic
+def byte(typing: Any, array: Any, at: Any) -> Any:
+    """array[at] of a uint8 array for at >= 0, without the check for negative indices that indexing makes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.load(builder.gep(data, [args[1]]))
+
+    return types.uint8(array, types.int64), generate
+
+
+@intrinsic
 def trailing_zeros(typing: Any, word: Any) -> Any:
     """Number of zero bits below the lowest set bit of a uint64; 64 for 0."""
 
