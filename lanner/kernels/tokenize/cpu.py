@@ -45,8 +45,8 @@ LIMIT = np.uint64(2**63)
 def count_lines(text: Any) -> int:
     """Number of newlines in `text`."""
     lines = 0
-    for byte in text:
-        lines += byte == NEWLINE
+    for char in text:
+        lines += char == NEWLINE
     return lines
 
 
