@@ -35,7 +35,7 @@ class DLRM(RankingModel):
         bottom: Widths of the bottom layers. With the dot interaction a last layer of width `dim` is added when
             `bottom` does not end in one.
         top: Widths of the top layers; a final 1 stands for one output per label.
-        interaction: "dot" as in the paper, or "cat" (all vectors side by side).
+        interaction: "dot" as in the paper, or "cat" (all vectors side by side; taken as well where there is only one).
         dropout: Share of the top layers' activations zeroed while training. For small data.
         batch_norm: Normalise before each activation of both MLPs.
         seed: Of the initial weights, dense and embeddings.
@@ -57,7 +57,7 @@ class DLRM(RankingModel):
         self.schema = schema
         self.embedding = EmbeddingCollection.from_schema(schema, dim, seed=seed)
         features, dense = len(schema.sparse), len(schema.dense)
-        dot = interaction == "dot" and features > 0
+        dot = interaction == "dot" and features > 0 and features + (dense > 0) > 1  # one vector alone has no pairs
         if dot and dense and tuple(bottom)[-1:] != (dim,):
             bottom = (*bottom, dim)
         top = (*top[:-1], max(len(schema.labels), 1))

@@ -69,11 +69,8 @@ def summary(labels: ArrayLike, probabilities: ArrayLike, weight: ArrayLike | Non
     if len(y) != len(p):
         raise ValueError(f"{len(p)} predictions for {len(y)} labels")
     result: dict[str, Any] = {"rows": len(y)}
-    if not len(y):
-        return _undefined(result, ("auc", "log_loss", "normalized_entropy", "calibration"), "there are no rows")
-    if not np.isfinite(p).all():
-        bad = int(np.count_nonzero(~np.isfinite(p)))
-        reason = f"{bad} of {len(p)} predictions are not finite"
+    reason = _nothing_to_measure(y, p, weight)
+    if reason is not None:
         return _undefined(result, ("auc", "log_loss", "normalized_entropy", "calibration"), reason)
     total = None if weight is None else np.asarray(weight, dtype=np.float64)
     mean_label, base = float(np.average(y, weights=total)), base_log_loss(y, weight)
@@ -143,6 +140,16 @@ class Collector:
             return np.zeros((0, 1), np.float32), np.zeros((0, 1), np.float32), None
         columns = [np.concatenate(column) for column in zip(*self._parts, strict=True)]
         return columns[0], columns[1], columns[2] if len(columns) > 2 else None
+
+
+def _nothing_to_measure(y: Floats, p: NDArray[Any], weight: ArrayLike | None) -> str | None:
+    """Why no metric can be computed; None when some can."""
+    if not len(y):
+        return "there are no rows"
+    if weight is not None and not np.sum(weight) > 0:
+        return "the weights of all rows are 0"
+    bad = int(np.count_nonzero(~np.isfinite(p)))
+    return f"{bad} of {len(p)} predictions are not finite" if bad else None
 
 
 def _classes(labels: ArrayLike, weight: ArrayLike | None) -> tuple[Floats, Floats]:

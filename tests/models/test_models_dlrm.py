@@ -37,11 +37,15 @@ def batch(of: Schema, rows: int = 4) -> Batch:
 
 
 @pytest.mark.parametrize("interaction", ["dot", "cat"])
-@pytest.mark.parametrize("of", [schema(), schema(dense=0), schema(features=0), schema(ragged=True), schema(labels=2)])
+@pytest.mark.parametrize(
+    "of",
+    [schema(), schema(dense=0), schema(features=0), schema(dense=0, features=1), schema(ragged=True), schema(labels=2)],
+)
 def test_any_mix_of_features_gives_one_logit_a_label(of: Schema, interaction: str) -> None:
     model = DLRM(of, dim=4, bottom=(8, 4), top=(8, 1), interaction=interaction, dropout=0.1, batch_norm=True)
     logits = model(batch(of))
     assert logits.shape == (4, len(of.labels))
+    assert len(set(logits[:, 0].tolist())) > 1, "the features must reach the result"
     logits.sum().backward()
     assert all(p.grad is not None for name, p in model.named_parameters() if not name.startswith("embedding."))
 

@@ -106,6 +106,7 @@ def test_what_is_not_finite_is_undefined() -> None:
     assert found["auc"] is found["log_loss"] is None
     assert found["auc_reason"] == "1 of 3 predictions are not finite"
     assert metrics.summary([], [])["auc_reason"] == "there are no rows"
+    assert metrics.summary([0, 1], [0.5, 0.5], [0, 0])["log_loss_reason"] == "the weights of all rows are 0"
 
 
 def test_several_labels_are_averaged_where_defined() -> None:

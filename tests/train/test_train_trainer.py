@@ -16,6 +16,7 @@ from lanner.data import Dataset
 from lanner.embedding.optimizers import SGD, Adagrad, Adam, RowWiseAdagrad
 from lanner.errors import ConfigError, DataError, SchemaError
 from lanner.models import DLRM
+from lanner.schema import Schema
 from lanner.train import Trainer
 from lanner.train.recipe import parse
 from lanner.train.run import train
@@ -148,6 +149,44 @@ def test_sample_weights_of_zero_remove_rows(tmp_path: Path) -> None:
     ours = trainer(data)
     assert ours.evaluate(weighted.test)["auc"] == pytest.approx(ours.evaluate(half.test)["auc"])
     assert trainer(weighted).fit(weighted.train)["train"] != trainer(data).fit(data.train)["train"]
+
+
+def test_extreme_numbers_train_to_finite_weights(tmp_path: Path) -> None:
+    of = schema(dense=1)
+    raw = np.array([-3, -2, -1, 0, 1, 2147483647, 3000000000, 0])
+    rows = {**random_rows(8, of), "dense": np.log1p(np.maximum(raw, 0))[:, None]}
+    data = write(tmp_path / "data", of, train=rows, test=rows)
+    ours = trainer(data, batch_size=8, epochs=5, embedding_optimizer=SGD(0.1), dense_optimizer=SGD(0.1))
+    result = ours.fit(data.train)
+    assert result["train"]["steps"] == 5 and np.isfinite(result["train"]["log_loss"])
+    assert all(torch.isfinite(p).all() for p in ours.model.parameters())
+    assert torch.isfinite(ours.model.embedding.weight("c0")).all()
+
+
+def test_several_labels_with_loss_weights(tmp_path: Path) -> None:
+    of = schema(labels=({"name": "click"}, {"name": "buy", "loss_weight": 0.5}))
+    rows = random_rows(2000, of)
+    data = write(tmp_path / "data", of, train=rows, test=rows)
+    ours = trainer(data, epochs=3, embedding_optimizer=Adam(0.01), dense_optimizer=Adam(0.01))
+    ours.fit(data.train)
+    assert ours.predict(data.test).shape == (2000, 2)
+    found = ours.evaluate(data.test)
+    assert set(found["labels"]) == {"click", "buy"}
+    assert all(each["auc"] > 0.8 for each in found["labels"].values())
+
+
+def test_ragged_features(tmp_path: Path) -> None:
+    encoder = {"kind": "identity", "size": 40}
+    feature = {"name": "c0", "raw": "int", "encoder": encoder, "hotness": None, "separator": "|", "pooling": "mean"}
+    of = Schema.parse({"labels": [{"name": "label"}], "sparse": [feature], "tables": [{"name": "c0", "rows": 40}]})
+    draw = np.random.default_rng(0)
+    bags = [draw.integers(0, 40, draw.integers(0, 5)).tolist() for _ in range(2000)]
+    high = [bool(bag) and np.mean(bag) > 20 for bag in bags]
+    rows = {"c0": bags, "label": np.array(high).astype(np.uint8)}
+    data = write(tmp_path / "data", of, train=rows, test=rows)
+    ours = trainer(data, epochs=5, embedding_optimizer=Adam(0.01), dense_optimizer=Adam(0.01))
+    ours.fit(data.train)
+    assert ours.evaluate(data.test)["auc"] > 0.95
 
 
 def test_one_class_labels(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""The recipe for small Criteo-format data reaches what it promises on the real sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lanner.prep import prepare
+from lanner.train.recipe import load
+from lanner.train.run import train
+
+RECIPES = Path(__file__).resolve().parents[2] / "examples" / "recipes"
+
+
+def test_small_recipe_on_the_kaggle_sample(shared_data: Path, tmp_path: Path) -> None:
+    recipe = RECIPES / "dlrm_criteo_small.yaml"
+    min_count = load(recipe).prep["min_count"]
+    files = str(shared_data / "criteo_kaggle_10k.tsv.gz")
+    prepare(files, tmp_path / "data", "criteo", min_count=min_count, test=0.2, quiet=True)
+    results = [train(load(recipe, [f"data={tmp_path / 'data'}", f"seed={seed}"]), quiet=True) for seed in range(3)]
+    assert [result["test"]["rows"] for result in results] == [2000] * 3
+    assert all(result["healthy"] for result in results)
+    assert np.mean([result["test"]["auc"] for result in results]) >= 0.735
+
+
+@pytest.mark.parametrize("name", [path.name for path in RECIPES.glob("*.yaml")])
+def test_every_recipe_is_valid(name: str) -> None:
+    assert load(RECIPES / name).data is None
