@@ -25,13 +25,13 @@ _KEPT = 4  # free blocks kept of each size
 
 
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
-    """A zeroed C-order array on whole cache lines; from 4 MiB on it lies on huge pages where the system has them.
+    """A zeroed C-order array on whole cache lines; from 1 MiB on it lies on huge pages where the system has them.
 
     The memory goes back to the system with the last array that refers to it.
     """
     dims = (shape,) if isinstance(shape, int) else shape
     size = math.prod(dims) * np.dtype(dtype).itemsize
-    if size < 2 * HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+    if size < HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
         small = np.zeros(size + LINE, np.uint8)
         skip = -small.ctypes.data % LINE
         return small[skip : skip + size].view(dtype).reshape(dims)

@@ -109,4 +109,4 @@ def test_rows_are_summed_in_vector_registers():
         cpu._sums, lanes_for(64), weights, 64, 0, ids, offsets, none, 0, 0, 1, 0, 4, False, out, 0, 64
     )
     assert (out == 3.0).all()
-    assert uses(code, "addps") and uses(code, "prefetcht0")
+    assert uses(code, "addps") and uses(code, "prefetcht1")

@@ -19,7 +19,7 @@ def test_zeros(shape, kind):
     array = memory.zeros(shape, kind)
     assert array.shape == ((shape,) if isinstance(shape, int) else shape) and array.dtype == kind
     assert not array.any() and array.flags.c_contiguous and array.flags.writeable
-    assert not array.size or array.ctypes.data % (HUGE_PAGE if array.nbytes >= 2 * HUGE_PAGE else 64) == 0
+    assert not array.size or array.ctypes.data % (HUGE_PAGE if array.nbytes >= HUGE_PAGE // 2 else 64) == 0
 
 
 def test_a_block_comes_back_when_the_last_holder_is_gone():

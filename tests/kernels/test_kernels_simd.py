@@ -21,7 +21,6 @@ from lanner.kernels.simd import (
     sqrt,
     store,
     total,
-    where_equal,
     width,
 )
 
@@ -52,22 +51,6 @@ def test_arithmetic(count):
     np.testing.assert_allclose(out[:-1], wanted, rtol=1e-6)
     np.testing.assert_allclose(summed, x.sum(), rtol=1e-6)
     assert out[-1] == -7.0  # an odd tail writes nothing beyond
-
-
-@nb.njit
-def keep_equal(array, value, a, out, lanes):
-    store(out, 0, where_equal(array, 0, np.int32(value), load(a, 0, lanes)))
-
-
-@pytest.mark.parametrize("count", WIDTHS)
-def test_where_equal(count):
-    array, a, out = (
-        np.arange(count, dtype=np.int32) % 3,
-        np.arange(1, count + 1, dtype=np.float32),
-        np.zeros(count, np.float32),
-    )
-    keep_equal(array, 1, a, out, Lanes(count))
-    np.testing.assert_array_equal(out, np.where(array == 1, a, 0))
 
 
 @nb.njit

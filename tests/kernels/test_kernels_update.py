@@ -140,11 +140,13 @@ def test_a_row_number_times_the_width_may_pass_2_to_the_31():
 
 def test_rows_are_stepped_in_vector_registers():
     weights, state, gradient = np.ones(64, np.float32), np.zeros(64, np.float32), np.ones(64, np.float32)
-    none, nowhere, no_places = np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0, np.int32)
-    numbers = np.array([0.5, 0, 0, 0, 0, 1, 1], np.float32)
+    none, words, numbers = (
+        np.empty(0, np.float32),
+        np.zeros(1, np.uint64),
+        np.array([0.5, 0, 0, 0, 0, 1, 1], np.float32),
+    )
     code = packed_instructions(
-        cpu.apply, lanes_for(64), weights, 64, state, none, gradient, 0, np.zeros(1, np.uint64), 1, 63,
-        nowhere, none, no_places, no_places, int(Rule.ADAGRAD), numbers,
-    )  # fmt: skip
+        cpu.apply, lanes_for(64), weights, 64, state, none, gradient, 0, words, 1, 63, int(Rule.ADAGRAD), numbers
+    )
     assert (weights == 0.5).all()
-    assert all(uses(code, name) for name in ("addps", "sqrtps", "divps", "prefetcht0"))
+    assert all(uses(code, name) for name in ("addps", "sqrtps", "divps", "prefetcht1"))

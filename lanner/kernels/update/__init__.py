@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from lanner.kernels import parallel
-from lanner.kernels.layout import FEATURE, FIRST_ROW, POOLING, ROWS, SUM
+from lanner.kernels.layout import FEATURE, FIRST_ROW, ROWS
 from lanner.kernels.memory import scratch
 from lanner.kernels.simd import lanes_for
 from lanner.kernels.update import cpu, reference
@@ -21,9 +21,7 @@ __all__ = ["STATES", "Rule", "Step", "update"]
 Array = np.ndarray[Any, Any]
 Backend = Literal["reference", "cpu"]
 
-_NOWHERE, _NONE, _NO_PLACES = np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int32)
-_SIDE = (("starts", np.int64), ("scales", np.float32), ("places", np.int32))
-_NO_SIDE = _NOWHERE, _NONE, _NO_PLACES
+_NO_FLOATS, _NO_LONGS, _NO_INTS = (np.empty(0, kind) for kind in (np.float32, np.int64, np.int32))
 _GRAIN = 1 << 12  # ids worth a thread of its own: about 200 microseconds
 
 
@@ -54,23 +52,20 @@ def update(
     tasks, largest = _tasks(layout, counts)
     if not largest:
         return
-    flat, numbers = [state.numpy().reshape(-1) for state in (weights, *states)], _numbers(step)
-    tables = lanes_for(dim), flat[0], dim, *[*flat[1:], _NONE, _NONE][:2], gradient.numpy().reshape(-1)
-    ids = (
-        layout,
-        values.numpy(),
-        *(empty if t is None else t.numpy() for t, empty in ((offsets, _NOWHERE), (factors, _NONE))),
-    )
-    won = _NO_PLACES if winners is None else winners.numpy().reshape(-1)
-    detailed = largest if factors is not None or bool((layout[:, POOLING] != SUM).any()) else 0
+    weight, *state = (tensor.numpy().reshape(-1) for tensor in (weights, *states))
+    table = lanes_for(dim), weight, dim, *[*state, _NO_FLOATS, _NO_FLOATS][:2]
+    ids = layout, values.numpy(), *(_array(*pair) for pair in ((offsets, _NO_LONGS), (factors, _NO_FLOATS)))
+    gradients = _array(gradient, _NO_FLOATS), _array(winners, _NO_INTS), batch, gradient.shape[1], dim
+    slots = largest if factors is not None or winners is not None else _most_bags(tasks) * batch
+    numbers = _numbers(step)
 
     def work(begin: int, end: int) -> None:
         words, spare = scratch("words", largest, np.uint64), scratch("spare", largest, np.uint64)
-        side = tuple(scratch(name, detailed, kind) for name, kind in _SIDE) if detailed else _NO_SIDE
+        packed = scratch("packed", slots * dim, np.float32)
         for task in tasks[begin:end]:
-            ordered, count = group(task, *ids, batch, gradient.shape[1], words, spare, *side)
+            ordered, count = group(task, *ids, *gradients, words, spare, packed)
             first_row, shift = layout[task[0], FIRST_ROW], 64 - int(task[4])
-            cpu.apply(*tables, first_row, ordered, count, shift, *side, won, int(step.rule), numbers)
+            cpu.apply(*table, packed, first_row, ordered, count, shift, int(step.rule), numbers)
 
     if counts.sum() < 2 * _GRAIN:
         work(0, len(tasks))
@@ -103,6 +98,15 @@ def _tasks(layout: Array, counts: Array) -> tuple[Array, int]:
         tasks += [(first, last, part, parts, bits) for part in range(parts)]
         largest = max(largest, count)
     return np.array(tasks, np.int64), largest
+
+
+def _most_bags(tasks: Array) -> int:
+    """The most lines that share a table."""
+    return int((tasks[:, 1] - tasks[:, 0]).max())
+
+
+def _array(tensor: Tensor | None, otherwise: Array) -> Array:
+    return otherwise if tensor is None else tensor.numpy().reshape(-1)
 
 
 def _numbers(step: Step) -> Array:

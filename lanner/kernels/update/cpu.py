@@ -1,8 +1,4 @@
-"""Embedding backward and optimizer step on the CPU.
-
-For each table: group the ids by row, sum the gradients of a group in vector registers, and step the row while the
-rows of later groups are being fetched.
-"""
+"""The optimizer step on the CPU: gradients of equal rows summed in vector registers, each row stepped at once."""
 
 from __future__ import annotations
 
@@ -11,24 +7,11 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from lanner.kernels.simd import (
-    fma,
-    get,
-    load,
-    prefetch,
-    prefetch_row,
-    put,
-    splat,
-    sqrt,
-    store,
-    total,
-    where_equal,
-    width,
-)
+from lanner.kernels.simd import fma, get, load, prefetch, prefetch_row, put, splat, sqrt, store, total, width
 from lanner.kernels.update.rules import Rule
 
 _SGD, _ADAGRAD, _ROWWISE = int(Rule.SGD), int(Rule.ADAGRAD), int(Rule.ROWWISE_ADAGRAD)
-_AHEAD = 8  # ids between the row and gradient fetched and those used
+_AHEAD = 16  # ids between the row and gradient fetched and those used
 
 
 @nb.njit(nogil=True, cache=True)
@@ -38,24 +21,19 @@ def apply(
     dim: int,
     state1: Any,
     state2: Any,
-    gradient: Any,
+    packed: Any,
     first_row: int,
     words: Any,
     count: int,
     shift: int,
-    starts: Any,
-    scales: Any,
-    places: Any,
-    winners: Any,
     rule: int,
     numbers: Any,
 ) -> None:
     """Step every distinct row of the sorted words (see `grouping.group`); `first_row` is that of their table.
 
-    `numbers` are rate, eps, 1 - beta1, beta2, 1 - beta2, correction and scale of the step. Unused states and winners
-    are empty.
+    `numbers` are rate, eps, 1 - beta1, beta2, 1 - beta2, correction and scale of the step. Unused states are empty.
     """
-    row_gradient, detailed, low = np.empty(dim, np.float32), starts.size > 0, np.uint64(shift)
+    row_gradient, low = np.empty(dim, np.float32), np.uint64(shift)
     mask = (np.uint64(1) << low) - np.uint64(1)
     at = 0
     while at < count:
@@ -63,58 +41,24 @@ def apply(
         until = at + 1
         while until < count and get(words, until) >> low == row:
             until += 1
-        joint_row = first_row + np.int64(row)
         square = np.float32(0.0)
         for part in range(0, dim, width(lanes)):
             summed = splat(np.float32(0.0), lanes)
             for i in range(at, until):
                 later = get(words, min(i + _AHEAD, count - 1))
-                _fetch(
-                    lanes,
-                    weights,
-                    dim,
-                    state1,
-                    state2,
-                    gradient,
-                    first_row + np.int64(later >> low),
-                    later & mask,
-                    detailed,
-                    starts,
-                    part,
-                    rule,
-                )
-                payload = get(words, i) & mask
-                if detailed:
-                    start = get(starts, payload)
-                    vector = load(gradient, start + part, lanes)
-                    if winners.size and get(places, payload) >= 0:
-                        vector = where_equal(winners, start + part, get(places, payload), vector)
-                    summed = fma(vector, splat(get(scales, payload), lanes), summed)
-                else:
-                    summed = summed + load(gradient, payload + np.uint64(part), lanes)
+                _fetch_row(lanes, weights, dim, state1, state2, first_row + np.int64(later >> low), part, rule)
+                prefetch_row(packed, np.int64(later & mask) * dim + part, lanes)
+                summed = summed + load(packed, np.int64(get(words, i) & mask) * dim + part, lanes)
             summed = summed * splat(numbers[6], lanes)
             square += total(summed * summed)
             store(row_gradient, part, summed)
-        _step(lanes, weights, dim, state1, state2, joint_row, row_gradient, square, rule, numbers)
+        _step(lanes, weights, dim, state1, state2, first_row + np.int64(row), row_gradient, square, rule, numbers)
         at = until
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
-def _fetch(
-    lanes: Any,
-    weights: Any,
-    dim: int,
-    state1: Any,
-    state2: Any,
-    gradient: Any,
-    row: int,
-    payload: Any,
-    detailed: bool,
-    starts: Any,
-    part: int,
-    rule: int,
-) -> None:
-    """Ask for what a later id will need: its row, its state and its gradient."""
+def _fetch_row(lanes: Any, weights: Any, dim: int, state1: Any, state2: Any, row: int, part: int, rule: int) -> None:
+    """Ask for a row and its state."""
     start = row * dim + part
     prefetch_row(weights, start, lanes)
     if rule == _ROWWISE:
@@ -123,10 +67,6 @@ def _fetch(
         prefetch_row(state1, start, lanes)
         if rule != _ADAGRAD:
             prefetch_row(state2, start, lanes)
-    if detailed:
-        prefetch_row(gradient, get(starts, payload) + part, lanes)
-    else:
-        prefetch_row(gradient, payload + np.uint64(part), lanes)
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
@@ -143,7 +83,9 @@ def _step(
     numbers: Any,
 ) -> None:
     """One optimizer step of one row; the formulas stand in `lanner.embedding.optimizers`."""
-    rate, eps, gain1, beta2, gain2, correction = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]
+    rate, eps, gain1, beta2, gain2, correction = (
+        numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]
+    )  # fmt: skip
     if rule == _ROWWISE:
         history = get(state1, row) + square / np.float32(dim)
         put(state1, row, history)
@@ -154,9 +96,9 @@ def _step(
         if rule in (_SGD, _ROWWISE):
             delta = g * splat(rate, lanes)
         elif rule == _ADAGRAD:
-            history_ = fma(g, g, load(state1, at, lanes))
-            store(state1, at, history_)
-            delta = g * splat(rate, lanes) / (sqrt(history_) + splat(eps, lanes))
+            squares = fma(g, g, load(state1, at, lanes))
+            store(state1, at, squares)
+            delta = g * splat(rate, lanes) / (sqrt(squares) + splat(eps, lanes))
         else:
             first = load(state1, at, lanes)
             first = fma(g - first, splat(gain1, lanes), first)

@@ -1,10 +1,11 @@
 """Grouping the ids of a table by row: one 64-bit word an id, the row in the high bits, sorted by row.
 
-The radix sort costs O(ids), whatever the number of rows, and keeps equal rows in the order of their ids, so that
-sums over a group do not depend on threads. Two words are possible for the low bits:
+The low bits number a row of `packed`, where the gradients of the table's bags are laid out one after another. They
+are read in the order of the rows, that is at random: in one dense block on huge pages that is twice as fast as in
+the gradient of the whole batch.
 
-plain     where the gradient of the id starts (in floats); enough for sum pooling
-detailed  the number of the id within the table; side arrays `starts`, `scales` and `places` hold the rest
+The radix sort costs O(ids), whatever the number of rows, and keeps equal rows in the order of their ids, so that
+sums over a group do not depend on threads.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import numba as nb
 import numpy as np
 
 from lanner.kernels.layout import COLUMN, FEATURE, MAX, MEAN, POOLING, ROWS
-from lanner.kernels.simd import get, put
+from lanner.kernels.simd import Lanes, get, load, put, splat, store
 
 _DIGIT = 11  # most bits sorted by in one pass: 2,048 counters stay in the first-level cache
 _BLOCK = 6  # log2 of the neighbouring rows that stay with one thread, so that threads share no cache line
+_LANES = Lanes(16)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -28,48 +30,153 @@ def group(
     values: Any,
     offsets: Any,
     factors: Any,
+    gradient: Any,
+    winners: Any,
     batch: int,
     width: int,
+    dim: int,
     words: Any,
     spare: Any,
-    starts: Any,
-    scales: Any,
-    places: Any,
+    packed: Any,
 ) -> tuple[Any, int]:
     """The sorted words of one task, and their number.
 
     A task is (first line, last line, part, parts, row bits) of one table: it takes the ids whose row falls to
-    `part` of `parts` (a power of two). `starts`, `scales` and `places` are empty for plain words. `offsets` and
-    `factors` may be empty: one-hot bags, no factors. `words` and `spare` have room for all ids of the table.
+    `part` of `parts` (a power of two). `offsets`, `factors` and `winners` may be empty: one-hot bags, no factors, no
+    max pooling. `words` and `spare` have room for all ids of the table, `packed` for a gradient for each bag of the
+    table, or for each id where there are factors or winners.
     """
     first, last, part, parts, bits = task[0], task[1], task[2], task[3], task[4]
-    detailed, count = starts.size > 0, 0
+    count, shift = 0, np.uint64(64 - bits)
     for line in range(first, last):
-        bag, rows, start = layout[line, FEATURE] * batch, layout[line, ROWS], layout[line, COLUMN]
+        bag, rows, column = layout[line, FEATURE] * batch, layout[line, ROWS], layout[line, COLUMN]
         mean, maximum = layout[line, POOLING] == MEAN, layout[line, POOLING] == MAX
-        for sample in range(batch):
-            begin, end = bag + sample, bag + sample + 1
-            if offsets.size:
-                begin, end = get(offsets, begin), get(offsets, end)
-            share = np.float32(1.0 / max(end - begin, 1)) if mean else np.float32(1.0)
-            for position in range(begin, end):
-                row = _row(values, position, rows)
-                low = count if detailed else start
-                put(words, count, (np.uint64(row) << np.uint64(64 - bits)) | np.uint64(low))
-                if detailed:
-                    put(starts, count, start)
-                    put(scales, count, share * get(factors, position) if factors.size else share)
-                    put(places, count, np.int32(position - begin if maximum else -1))
-                count += (row >> _BLOCK) & (parts - 1) == part
-            start += width
+        if factors.size or winners.size:
+            count = _collect_each(
+                values, offsets, factors, winners if maximum else winners[:0], bag, batch, rows, mean, part, parts,
+                shift, words, count, gradient, column, width, packed, dim,
+            )  # fmt: skip
+        else:
+            before, slot = count, (line - first) * batch
+            count = _collect(values, offsets, bag, batch, rows, slot, part, parts, shift, words, count)
+            lengths = offsets[bag : bag + batch + 1] if mean and offsets.size else offsets[:0]
+            _pack_bags(words[before:count], shift, slot, lengths, gradient, column, width, packed, dim)
     return _sort(words, spare, count, 64 - bits, bits), count
 
 
+@nb.njit(nogil=True, cache=True)
+def _collect(
+    values: Any,
+    offsets: Any,
+    bag: int,
+    batch: int,
+    rows: int,
+    slot: int,
+    part: int,
+    parts: int,
+    shift: Any,
+    words: Any,
+    count: int,
+) -> int:
+    """Write the words of one feature, whose bags have the packed rows slot..; the new number of words."""
+    begin, end = bag, bag
+    for sample in range(batch):
+        begin, end = end, end + 1
+        if offsets.size:
+            begin, end = get(offsets, bag + sample), get(offsets, bag + sample + 1)
+        for position in range(begin, end):
+            row = _known_row(values, position, rows)
+            put(words, count, (np.uint64(row) << shift) | np.uint64(slot + sample))
+            count += (row >> _BLOCK) & (parts - 1) == part
+    return count
+
+
+@nb.njit(nogil=True, cache=True)
+def _pack_bags(
+    words: Any,
+    shift: Any,
+    slot: int,
+    lengths: Any,
+    gradient: Any,
+    column: int,
+    width: int,
+    packed: Any,
+    dim: int,
+) -> None:
+    """Copy the gradient of every bag that `words`, in order, name; divided by its length for mean pooling."""
+    mask, seen = (np.uint64(1) << shift) - np.uint64(1), -1
+    for i in range(words.size):
+        sample = np.int64(get(words, i) & mask) - slot
+        if sample != seen:
+            seen, share = sample, np.float32(1.0)
+            if lengths.size:
+                share = np.float32(1.0) / np.float32(get(lengths, sample + 1) - get(lengths, sample))
+            _pack(gradient, column + sample * width, packed, (slot + sample) * dim, dim, share)
+
+
+@nb.njit(nogil=True, cache=True)
+def _collect_each(
+    values: Any,
+    offsets: Any,
+    factors: Any,
+    winners: Any,
+    bag: int,
+    batch: int,
+    rows: int,
+    mean: bool,
+    part: int,
+    parts: int,
+    shift: Any,
+    words: Any,
+    count: int,
+    gradient: Any,
+    column: int,
+    width: int,
+    packed: Any,
+    dim: int,
+) -> int:
+    """Write the words of one feature, and pack a gradient for each id, with its factor or where it won."""
+    for sample in range(batch):
+        begin, end, start = bag + sample, bag + sample + 1, column + sample * width
+        if offsets.size:
+            begin, end = get(offsets, begin), get(offsets, end)
+        for position in range(begin, end):
+            row = _known_row(values, position, rows)
+            if (row >> _BLOCK) & (parts - 1) == part:
+                factor = np.float32(1.0 / (end - begin)) if mean else np.float32(1.0)
+                if factors.size:
+                    factor *= get(factors, position)
+                _pack(gradient, start, packed, count * dim, dim, factor)
+                if winners.size:
+                    _keep_won(winners, start, packed, count * dim, dim, position - begin)
+                put(words, count, (np.uint64(row) << shift) | np.uint64(count))
+                count += 1
+    return count
+
+
 @nb.njit(nogil=True, cache=True, inline="always")
-def _row(values: Any, position: int, rows: int) -> int:
+def _known_row(values: Any, position: int, rows: int) -> int:
     """The row of an id; row 0 for one out of range, as in lookup."""
     row = np.int64(get(values, position))
     return 0 if np.uint64(row) >= np.uint64(rows) else row
+
+
+@nb.njit(nogil=True, cache=True, inline="always")
+def _pack(gradient: Any, start: int, packed: Any, at: int, dim: int, factor: Any) -> None:
+    """packed[at + d] = gradient[start + d] * factor for d < dim."""
+    whole = dim & -16
+    for d in range(0, whole, 16):
+        store(packed, at + d, load(gradient, start + d, _LANES) * splat(factor, _LANES))
+    for d in range(whole, dim):
+        put(packed, at + d, get(gradient, start + d) * factor)
+
+
+@nb.njit(nogil=True, cache=True)
+def _keep_won(winners: Any, start: int, packed: Any, at: int, dim: int, place: int) -> None:
+    """Zero the columns whose maximum came from another place of the bag."""
+    for d in range(dim):
+        if get(winners, start + d) != place:
+            put(packed, at + d, np.float32(0.0))
 
 
 @nb.njit(nogil=True, cache=True)
