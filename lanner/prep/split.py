@@ -5,10 +5,11 @@
 | `none` | not given | every row goes to train (to test when an older dataset's encoding is reused) |
 | `sequential` | fractions, or numbers of rows | in input order: train first, then valid, test last |
 | `random` | fractions | by a hash of the row's number in the input and `seed`: the same however the work is cut |
-| `time` | points in time T | a row goes to the latest split with time >= T: ties at T fall on the later side |
+| `time` | points in time T, or fractions | to the latest split with time >= T: ties at T fall on the later side |
 | `file` | globs | all rows of a matching file; files named only here are read as well |
 
-A fraction of n rows is floor(fraction * n), but at least one row. Without `split`, it is sequential with a tenth each
+A fraction of n rows is floor(fraction * n), but at least one row; for a split by time it is the latest rows, and T the
+earliest time among them. Without `split`, it is sequential with a tenth each
 for valid and test; a part that would leave no training row is then left out (valid first).
 """
 
@@ -55,12 +56,13 @@ class SplitPlan:
             _check_share(self.kind or "sequential", name, share)
         if self.kind not in (None, "none") and self.valid is None and self.test is None:
             raise ConfigError(f"split {self.kind}: give valid, test or both")
-        fractions = [share for _, share in self._shares() if isinstance(share, float)]
-        if self.kind != "time" and sum(fractions) >= 1:
+        if sum(filter(None, (_fraction(self.kind, share) for _, share in self._shares()))) >= 1:
             raise ConfigError(f"valid {self.valid} and test {self.test} leave no rows for training")
         if self.kind == "time" and self.valid is not None and self.test is not None:
-            valid, test = time_value(self.valid), time_value(self.test)
-            if valid >= test:
+            by_fraction = _fraction("time", self.valid) is not None
+            if by_fraction != (_fraction("time", self.test) is not None):
+                raise ConfigError(f"split time: valid {self.valid} and test {self.test} mix a fraction and a time")
+            if not by_fraction and time_value(self.valid) >= time_value(self.test):
                 raise ConfigError(f"split time: valid begins at {self.valid}, expected before test ({self.test})")
 
     def _shares(self) -> list[tuple[str, Share]]:
@@ -96,8 +98,14 @@ class SplitPlan:
         seed = self.seed if self.kind == "random" else None
         return {"split": self.kind or "sequential", "valid": self.valid, "test": self.test, "seed": seed}
 
-    def bind(self, rows: int, files: list[int] | None = None) -> Assignment:
-        """The rule for `rows` rows in all; `files` as from `resolve`. Raises DataError when none is left to train."""
+    def bind(
+        self, rows: int, files: list[int] | None = None, times: Callable[[], np.ndarray] | None = None
+    ) -> Assignment:
+        """The rule for `rows` rows in all; `files` as from `resolve`, `times` gives the times of all rows.
+
+        `times` is asked for only by a split into fractions by time (8 bytes a row while it runs). Raises DataError
+        when no row is left to train.
+        """
         if self.kind == "none":
             return Assignment("none", whole=SPLITS.index(self.into))
         if self.is_default:
@@ -114,9 +122,21 @@ class SplitPlan:
             limits = (_RANGE - int((shares[0] + shares[1]) * _RANGE), _RANGE - int(shares[1] * _RANGE))
             return Assignment("random", bounds=limits, seed=self.seed)
         if self.kind == "time":
-            valid, test = (math.inf if share is None else time_value(share) for _, share in self._shares())
-            return Assignment("time", bounds=(valid, test))
+            return Assignment("time", bounds=self._times(rows, times))
         return Assignment("file", files=files)
+
+    def _times(self, rows: int, times: Callable[[], np.ndarray] | None) -> tuple[float, float]:
+        """Where valid and test begin; infinity for one that was not asked for."""
+        fractions = [_fraction("time", share) for _, share in self._shares()]
+        if fractions == [None, None]:
+            valid, test = (math.inf if share is None else time_value(share) for _, share in self._shares())
+            return valid, test
+        assert times is not None
+        sizes = [_size(name, share, rows) for (name, _), share in zip(self._shares(), fractions, strict=True)]
+        first = _bounds(rows, *sizes)
+        ordered = np.partition(times(), [max(at, 0) for at in first if at < rows])
+        valid, test = (ordered[max(at, 0)].item() if size else math.inf for at, size in zip(first, sizes, strict=True))
+        return valid, test
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +171,16 @@ class Assignment:
         valid, test = self.bounds
         # the latest split claims a row first, also where only one of the two is there
         return np.where(values >= test, np.int8(2), (values >= valid).astype(np.int8))
+
+
+def _fraction(kind: str | None, share: Share) -> float | None:
+    """`share` as a fraction of the rows, where it is one; for a split by time also as text."""
+    if kind == "time" and isinstance(share, str):
+        try:
+            share = float(share)
+        except ValueError:
+            return None
+    return share if isinstance(share, float) and 0 < share < 1 else None
 
 
 def time_value(value: Share) -> float | int:

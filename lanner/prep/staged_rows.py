@@ -26,7 +26,7 @@ class StagedRows:
         self.total = sum(file.rows for file in staged)
         if not self.total:
             raise DataError("no usable rows in " + (", ".join(file.file for file in staged) or "no files"))
-        self._assignment = plan.split.bind(self.total, plan.file_splits)
+        self._assignment = plan.split.bind(self.total, plan.file_splits, self._all_times)
         counts = np.zeros(len(SPLITS), np.int64)
         for assigned, file, chunk in self._walk():
             if isinstance(assigned, int):
@@ -52,6 +52,9 @@ class StagedRows:
         """Every row, in input order."""
         for file in self._staged:
             yield from map(file.read, range(len(file.chunks)))
+
+    def _all_times(self) -> np.ndarray:
+        return np.concatenate([_times(file, chunk) for file in self._staged for chunk in range(len(file.chunks))])
 
     def _walk(self) -> Iterator[tuple[int | np.ndarray, StagedFile, int]]:
         first = 0

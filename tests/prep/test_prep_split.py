@@ -66,6 +66,18 @@ def test_time_ties_fall_on_the_later_side() -> None:
     assert assigned(only_test, len(times), [], times) == [2, 0, 2, 0, 2, 2, 2, 0]
 
 
+def test_time_fractions_are_the_latest_rows_and_ties_stay_together() -> None:
+    times = np.array([50, 10, 30, 20, 30, 40, 55, 0, 30, 60])
+    rule = SplitPlan("time", 0.2, "0.3").bind(len(times), times=lambda: times)
+    assert assigned(rule, len(times), [4], times) == [2, 0, 1, 0, 1, 1, 2, 0, 1, 2]  # valid takes all three 30s
+    only_test = SplitPlan("time", test=0.1).bind(len(times), times=lambda: times)
+    assert assigned(only_test, len(times), [], times) == [0] * 9 + [2]
+    with pytest.raises(ConfigError, match="mix a fraction and a time"):
+        SplitPlan("time", 0.2, 1000)
+    with pytest.raises(ConfigError, match="no rows for training"):
+        SplitPlan("time", 0.5, "0.5")
+
+
 def test_time_values() -> None:
     assert time_value("17") == 17
     assert time_value("1.5") == 1.5
