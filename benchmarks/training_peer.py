@@ -63,11 +63,14 @@ class SparseRowWiseAdagrad(torch.optim.Optimizer):
                     p.addcdiv_(p.grad, total.sqrt().add_(group["eps"]), value=-group["lr"])
 
     def _sparse(self, p: nn.Parameter, gradient: Tensor, lr: float, eps: float) -> None:
-        rows, values = gradient.indices()[0], gradient.values()
+        """The sum is kept as a column of one number a row, and read and written as a sparse tensor, as there."""
         total = self.state[p].setdefault("sum", torch.zeros(p.shape[0]))
-        total.index_add_(0, rows, values.pow(2).mean(1))
-        scale = total[rows].sqrt_().add_(eps).reciprocal_().mul_(-lr)
-        p.add_(torch.sparse_coo_tensor(gradient.indices(), values * scale[:, None], p.shape, is_coalesced=True))
+        values = gradient.values()
+        squares = torch.sparse_coo_tensor(gradient.indices(), values.pow(2).mean(1), total.shape)
+        total.add_(squares)
+        scale = total.sparse_mask(squares.coalesce()).values().sqrt_().add_(eps)
+        step = torch.sparse_coo_tensor(gradient.indices(), values / scale[:, None], p.shape)
+        p.add_(step, alpha=-lr)
 
 
 PEER_OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {

@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 
 from lanner.kernels import parallel
-from lanner.kernels.interaction.registers import WIDTH, block_dots, block_products, copy
+from lanner.kernels.interaction.registers import (
+    WIDTH,
+    block_dots,
+    block_products,
+    copy,
+    pack_triangle,
+    unpack_triangle,
+)
 
 _ROWS = 4  # vectors in a block; the scratch has a multiple of it
 _GRAIN = 32  # samples: about 50 microseconds at 27 vectors of 64
@@ -24,11 +31,27 @@ _GRAIN = 32  # samples: about 50 microseconds at 27 vectors of 64
 @nb.njit(nogil=True, cache=True, inline="always")
 def _gather(bottom, embedded, sample, has_bottom, features, dim, x):  # type: ignore[no-untyped-def]
     """Copy the vectors of one sample into the rows of `x`."""
+    stride = x.shape[1]
     if has_bottom:
         copy(bottom, sample * dim, x, 0, dim)
+    if stride == dim:
+        copy(embedded, sample * features * dim, x, has_bottom * dim, features * dim)
+    else:
+        for f in range(features):
+            copy(embedded, (sample * features + f) * dim, x, (f + has_bottom) * stride, dim)
+
+
+@nb.njit(nogil=True, cache=True, inline="always")
+def _scatter(x, to_bottom, to_embedded, sample, has_bottom, features, dim):  # type: ignore[no-untyped-def]
+    """Copy the rows of `x` to where the vectors of one sample lie: the inverse of `_gather`."""
     stride = x.shape[1]
-    for f in range(features):
-        copy(embedded, (sample * features + f) * dim, x, (f + has_bottom) * stride, dim)
+    if has_bottom:
+        copy(x, 0, to_bottom, sample * dim, dim)
+    if stride == dim:
+        copy(x, has_bottom * dim, to_embedded, sample * features * dim, features * dim)
+    else:
+        for f in range(features):
+            copy(x, (f + has_bottom) * stride, to_embedded, (sample * features + f) * dim, dim)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -46,9 +69,7 @@ def _forward(begin, end, bottom, embedded, out, has_bottom, features, dim, padde
         if has_bottom:
             copy(x, 0, out, at, dim)
             at += dim
-        for i in range(1, vectors):
-            copy(gram, i * padded, out, at, i)
-            at += i
+        pack_triangle(gram, padded, vectors, out, at)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -59,23 +80,17 @@ def _backward(  # type: ignore[no-untyped-def]
     x = np.zeros((padded, stride), np.float32)
     result = np.zeros((padded, stride), np.float32)
     pairs = np.zeros((padded, padded), np.float32)
+    width = gradient.shape[1]
     for sample in range(begin, end):
         _gather(bottom, embedded, sample, has_bottom, features, dim, x)
-        at = dim if has_bottom else 0
-        for i in range(1, vectors):
-            for j in range(i):
-                value = gradient[sample, at + j]
-                pairs[i, j] = value
-                pairs[j, i] = value
-            at += i
+        unpack_triangle(gradient, sample * width + has_bottom * dim, vectors, pairs, padded)
         for i in range(0, padded, 4):
             for column in range(0, stride, 16):
                 block_products(pairs, i * padded, padded, x, column, stride, vectors, result, i * stride + column)
         if has_bottom:
             for k in range(dim):
-                to_bottom[sample, k] = result[0, k] + gradient[sample, k]
-        for f in range(features):
-            copy(result, (f + has_bottom) * stride, to_embedded, (sample * features + f) * dim, dim)
+                result[0, k] += gradient[sample, k]
+        _scatter(result, to_bottom, to_embedded, sample, has_bottom, features, dim)
 
 
 def _padding(vectors: int, dim: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ nothing is bounds-checked here: callers pad their scratch to whole blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -61,6 +61,17 @@ def _accumulate(builder: Any, end: Any, step: int, sums: int, body: Callable[[An
     return totals
 
 
+def _below_diagonal(builder: Any, vectors: Any, first: Any) -> Iterator[tuple[Any, tuple[Any, Any]]]:
+    """Loop over (row, column) below the diagonal; yields once, inside the loop: `first` + running number, and both."""
+    one = _I64(1)
+    with cgutils.for_range(builder, builder.sub(vectors, one)) as rows:
+        row = builder.add(rows.index, one)
+        before = builder.lshr(builder.mul(row, rows.index), one)  # row * (row - 1) / 2
+        start = builder.add(first, before)
+        with cgutils.for_range(builder, row) as columns:
+            yield builder.add(start, columns.index), (row, columns.index)
+
+
 def _horizontal(builder: Any, sums: list[Any]) -> Any:
     """One vector of the lane sums of 8 vectors, by three rounds of pairwise additions."""
     while len(sums) > 1:
@@ -81,6 +92,37 @@ def copy(typingctx: Any, source: Any, source_at: Any, target: Any, target_at: An
         return context.get_dummy_value()
 
     return types.void(source, types.int64, target, types.int64, types.int64), codegen
+
+
+@intrinsic
+def pack_triangle(typingctx: Any, gram: Any, stride: Any, vectors: Any, out: Any, at: Any) -> Any:
+    """Copy the strictly lower triangle of `gram` [vectors, stride], row by row, to `out` from `at` on."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        matrix, packed = (_data(context, builder, signature, args, k) for k in (0, 3))
+        for position, (row, column) in _below_diagonal(builder, args[2], args[4]):
+            value = builder.load(builder.gep(matrix, [builder.add(builder.mul(row, args[1]), column)]))
+            builder.store(value, builder.gep(packed, [position]))
+        return context.get_dummy_value()
+
+    i64 = types.int64
+    return types.void(gram, i64, i64, out, i64), codegen
+
+
+@intrinsic
+def unpack_triangle(typingctx: Any, packed: Any, at: Any, vectors: Any, matrix: Any, stride: Any) -> Any:
+    """Spread a packed strictly lower triangle over both triangles of `matrix` [vectors, stride]."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, target = (_data(context, builder, signature, args, k) for k in (0, 3))
+        for position, (row, column) in _below_diagonal(builder, args[2], args[1]):
+            value = builder.load(builder.gep(source, [position]))
+            for left, right in ((row, column), (column, row)):
+                builder.store(value, builder.gep(target, [builder.add(builder.mul(left, args[4]), right)]))
+        return context.get_dummy_value()
+
+    i64 = types.int64
+    return types.void(packed, i64, i64, matrix, i64), codegen
 
 
 @intrinsic
