@@ -23,6 +23,7 @@ from lanner.kernels.interaction.registers import (
     pack_triangle,
     unpack_triangle,
 )
+from lanner.kernels.memory import empty_tensor
 
 _ROWS = 4  # vectors in a block; the scratch has a multiple of it
 _GRAIN = 32  # samples: about 50 microseconds at 27 vectors of 64
@@ -120,7 +121,7 @@ class DotInteraction(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None]:
         first, embedded = ctx.saved_tensors
         has_bottom, features, dim = ctx.sizes
-        to_embedded = torch.empty_like(embedded)
+        to_embedded = empty_tensor(tuple(embedded.shape))
         to_bottom = torch.empty_like(first) if has_bottom else to_embedded
         tensors = (first, embedded, gradient.contiguous(), to_bottom, to_embedded)
         arrays = [tensor.detach().numpy() for tensor in tensors]
