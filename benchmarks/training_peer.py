@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+torch.sparse.check_sparse_tensor_invariants.disable()  # the default; said aloud, it does not warn
+
 Rows = tuple[Tensor, Tensor, Tensor, Tensor]  # numbers [B, D], offsets [F, B], ids [F, B], labels [B, 1]
 
 

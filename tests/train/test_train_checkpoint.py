@@ -179,6 +179,17 @@ def test_a_finished_run_can_be_prolonged(dataset: Make, tmp_path: Path) -> None:
     assert train(parse({**values, "resume": True, "epochs": 2}), quiet=True)["train"]["epochs"] == 2
 
 
+def test_runs_on_any_file_system(dataset: Make) -> None:
+    data = dataset(valid=100)
+    values = {**recipe(data, Path("x"), epochs=1, checkpoint_every=5), "out": "memory://runs/1"}
+    train(parse({**values, "max_steps": 7}), quiet=True)
+    result = train(parse({**values, "resume": True}), quiet=True)
+    run = RunDirectory("memory://runs/1")
+    assert run.steps()[-1] == result["train"]["steps"] == 19
+    model = checkpoint.load_model("memory://runs/1")
+    assert Trainer(model, quiet=True).evaluate(data.valid) == result["valid"]
+
+
 def test_no_stray_files(dataset: Make, tmp_path: Path) -> None:
     data = dataset(valid=100)
     train(parse(recipe(data, tmp_path / "run", epochs=1)), quiet=True)
