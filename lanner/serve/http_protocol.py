@@ -43,8 +43,6 @@ class Exchange:
 
     def respond(self, status: int, body: Iterable[bytes] = (), headers: bytes = b"") -> None:
         """Answer (event loop thread only). `headers` are complete header lines."""
-        if self.abandoned:
-            return
         parts = tuple(body)
         length = sum(map(len, parts))
         closing = b"" if self.keep_alive else b"Connection: close\r\n"
@@ -63,7 +61,7 @@ class Exchange:
 class Connection(asyncio.Protocol):
     """One client connection; calls `handle(exchange)` for each complete request."""
 
-    def __init__(self, handle: Callable[[Exchange], None], limit: int, connections: set[Connection]) -> None:
+    def __init__(self, handle: Callable[[Exchange], None], connections: set[Connection], limit: int) -> None:
         self._handle, self._connections, self._limit = handle, connections, limit
         self._parser = httptools.HttpRequestParser(self)
         self._pending: deque[Exchange] = deque()

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import unquote
 
 import orjson
 
-from lanner.serve import http_codec
-from lanner.serve.compression import pack, unpack
 from lanner.serve.failure import RequestError
-from lanner.serve.http_protocol import JSON_HEADER, Exchange
-from lanner.serve.inference import Inference
-from lanner.serve.request import Request, Scores
+from lanner.serve.http_inference import Inference
+from lanner.serve.http_protocol import Exchange
 from lanner.serve.service import Service
 from lanner.serve.settings import to_json
 
-LENGTH_HEADER = http_codec.LENGTH_HEADER.encode()
 INLINE = 16 << 10
 """Bytes of a body up to which it is read on the event loop; larger ones, unless binary, are read on other threads."""
 
@@ -26,8 +22,12 @@ INLINE = 16 << 10
 class Application:
     """Answers exchanges. Lives on the event loop's thread; models run elsewhere."""
 
-    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, readers: Executor, limit: int) -> None:
-        self._service, self._loop, self._readers, self._limit = service, loop, readers, limit
+    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, limit: int) -> None:
+        self._service, self._loop, self._limit = service, loop, limit
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix="lanner-read")
+
+    def close(self) -> None:
+        self._readers.shutdown(wait=False)
 
     def handle(self, exchange: Exchange) -> None:
         """Answer `exchange` now, or have it answered when its model has run."""
@@ -109,33 +109,12 @@ class Application:
     def _infer(self, exchange: Exchange, model: str, version: str) -> None:
         if exchange.method != "POST":
             raise RequestError(f"inference takes POST, not {exchange.method}", 405)
-        headers = exchange.headers
-        length = headers.get("inference-header-content-length")
-
-        def read() -> Request:
-            body = unpack(exchange.body, headers.get("content-encoding", ""), self._limit)
-            return http_codec.read(model, version, body, length)
-
-        def answer(request: Request, scores: Scores) -> None:
-            parts, size = http_codec.write(request, scores)
-            exchange.respond(200, *_packed(parts, size, headers.get("accept-encoding", "")))
-
-        inference = Inference(self._service, self._loop, (model, version), read, answer, exchange.fail)
-        exchange.on_abandon = inference.cancel
-        binary = length is not None and length.isdigit() and int(length) <= INLINE // 8
-        inference.start(None if binary or len(exchange.body) <= INLINE else self._readers)
-
-
-def _packed(parts: list[bytes], size: int | None, accepted: str) -> tuple[list[bytes], bytes]:
-    """Body and headers of an answer whose JSON part has `size` bytes, compressed where the client wants that."""
-    headers = JSON_HEADER
-    if size is not None:
-        headers = b"Content-Type: application/octet-stream\r\n%b: %d\r\n" % (LENGTH_HEADER, size)
-    if accepted:
-        body, encoding = pack(b"".join(parts), accepted)
-        if encoding:
-            return [body], headers + b"Content-Encoding: %b\r\n" % encoding.encode()
-    return parts, headers
+        inference = Inference(self._service, exchange, model, version, self._loop, self._limit)
+        length = exchange.headers.get("inference-header-content-length", "")
+        if len(exchange.body) <= INLINE or (length.isdigit() and int(length) <= INLINE // 8):
+            inference.start()
+        else:
+            self._readers.submit(inference.start)
 
 
 def _unknown(exchange: Exchange) -> RequestError:

@@ -8,18 +8,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from lanner import storage
-from lanner.serve import metrics
+from lanner.serve import grpc_front, metrics
 from lanner.serve.control import Control
 from lanner.serve.failure import RequestError
-from lanner.serve.grpc_calls import Calls
-from lanner.serve.http2 import Http2Connection
 from lanner.serve.http_protocol import Connection, Exchange
 from lanner.serve.http_routes import Application
 from lanner.serve.service import Service
@@ -81,15 +77,12 @@ async def _serve(options: Options, on_ready: Callable[[Ports, Service], None] | 
     service = Service(control, options.name)
     async with AsyncExitStack() as stack:
         stack.callback(control.stop)
-        readers = stack.enter_context(ThreadPoolExecutor(2, thread_name_prefix="lanner-read"))
-        app, calls = Application(service, loop, readers, options.http_limit), Calls(service, loop, readers)
-        ports = Ports(
-            await _listen(stack, options, options.http_port, partial(Connection, app.handle, options.http_limit)),
-            await _listen(stack, options, options.grpc_port, partial(Http2Connection, calls)),
-            await _listen(stack, options, options.metrics_port, partial(Connection, metrics_page(control), 1 << 16)),
-        )
+        http = await _listen(stack, Application(service, loop, options.http_limit), options, options.http_port)
+        pages = await _listen(stack, MetricsPage(control), options, options.metrics_port)
+        rpc = await _listen_grpc(stack, service, options)
         await asyncio.to_thread(control.start)
         service.ready = True
+        ports = Ports(http, rpc, pages)
         if options.ready_file:
             storage.write_text(options.ready_file, json.dumps(asdict(ports)) + "\n")
         if on_ready:
@@ -98,42 +91,48 @@ async def _serve(options: Options, on_ready: Callable[[Ports, Service], None] | 
         service.ready = False
 
 
-def metrics_page(control: Control) -> Callable[[Exchange], None]:
-    """Answers on the metrics port."""
+class Handles(Protocol):
+    """Something that answers HTTP requests."""
 
-    def handle(exchange: Exchange) -> None:
-        if exchange.path.partition("?")[0] == "/metrics":
-            exchange.respond(200, (metrics.render(control),), metrics.CONTENT_TYPE)
-        else:
-            exchange.fail(RequestError(f"{exchange.path}: no such page; the metrics are at /metrics", 404))
-
-    return handle
-
-
-class Drains(Protocol):
-    """A connection as far as the end of the server concerns it."""
-
-    @property
-    def idle(self) -> bool: ...
+    def handle(self, exchange: Exchange) -> None: ...
 
     def close(self) -> None: ...
 
 
-async def _listen(stack: AsyncExitStack, options: Options, port: int, connect: Callable[..., Any]) -> int:
-    """Accept connections, made by `connect(connections)`, until the stack unwinds, which first lets them finish."""
-    connections: set[Drains] = set()
+class MetricsPage:
+    """Answers on the metrics port."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def handle(self, exchange: Exchange) -> None:
+        if exchange.path.partition("?")[0] == "/metrics":
+            exchange.respond(200, (metrics.render(self._control),), metrics.CONTENT_TYPE)
+        else:
+            exchange.fail(RequestError(f"{exchange.path}: no such page; the metrics are at /metrics", 404))
+
+    def close(self) -> None:
+        pass
+
+
+async def _listen(stack: AsyncExitStack, handler: Handles, options: Options, port: int) -> int:
+    """Accept HTTP connections for `handler` until the stack unwinds, which first lets them finish."""
+    connections: set[Connection] = set()
     loop = asyncio.get_running_loop()
-    listener = await loop.create_server(lambda: connect(connections), options.host, port, backlog=1024)
+    listener = await loop.create_server(
+        lambda: Connection(handler.handle, connections, options.http_limit), options.host, port, backlog=1024
+    )
 
     async def finish() -> None:
         listener.close()
         await _drain(connections, options.exit_timeout)
+        handler.close()
 
     stack.push_async_callback(finish)
     return int(listener.sockets[0].getsockname()[1])
 
 
-async def _drain(connections: set[Drains], seconds: float) -> None:
+async def _drain(connections: set[Connection], seconds: float) -> None:
     """Wait until every connection has answered what it received, then close it."""
     end = asyncio.get_running_loop().time() + seconds
     while connections and asyncio.get_running_loop().time() < end:
@@ -141,3 +140,9 @@ async def _drain(connections: set[Drains], seconds: float) -> None:
             if connection.idle:
                 connection.close()
         await asyncio.sleep(0.01)
+
+
+async def _listen_grpc(stack: AsyncExitStack, service: Service, options: Options) -> int:
+    server, port = grpc_front.start(service, f"{options.host}:{options.grpc_port}")
+    stack.push_async_callback(asyncio.to_thread, lambda: server.stop(options.exit_timeout).wait())
+    return port
