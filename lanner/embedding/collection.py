@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -24,6 +25,8 @@ from lanner.kernels.lookup import lookup
 from lanner.kernels.memory import empty_tensor
 from lanner.kernels.update import update
 from lanner.schema import Schema
+
+_counting = threading.Lock()
 
 
 class EmbeddingCollection(nn.Module):
@@ -216,7 +219,8 @@ class EmbeddingCollection(nn.Module):
         for bad in checks.out_of_range(bags, self.features, self._configs):
             if self.out_of_range == "error":
                 raise checks.range_error(bad)
-            self.unknown_ids[bad.feature.name] += bad.strays
+            with _counting:
+                self.unknown_ids[bad.feature.name] += bad.strays
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Nothing: tables have files of their own, and the anchor is always 0."""

@@ -80,6 +80,7 @@ def _pooled(
         _NO_FACTORS if factors is None else factors.numpy(), batch, _flat(out), out_width,
         _NO_WINNERS if winners is None else _flat(winners), strays,
         grain=max(_GRAIN // (4 * dim * (1 + values.numel() // max(bags, 1))), 1),
+        pieces_per_thread=len(layout),  # so that all threads read the same table, which then stays in their cache
     )  # fmt: skip
 
 

@@ -16,11 +16,12 @@ import numba as nb
 import numpy as np
 
 from lanner.kernels.layout import COLUMN, FEATURE, MAX, MEAN, POOLING, ROWS
-from lanner.kernels.simd import Lanes, get, load, put, splat, store
+from lanner.kernels.simd import Lanes, get, load, prefetch, put, splat, store
 
 _DIGIT = 11  # most bits sorted by in one pass: 2,048 counters stay in the first-level cache
 _BLOCK = 6  # log2 of the neighbouring rows that stay with one thread, so that threads share no cache line
 _LANES = Lanes(16)
+_AHEAD = 6  # bags between the gradient fetched and the one packed
 
 
 @nb.njit(nogil=True, cache=True)
@@ -60,7 +61,7 @@ def group(
             before, slot = count, (line - first) * batch
             count = _collect(values, offsets, bag, batch, rows, slot, part, parts, shift, words, count)
             lengths = offsets[bag : bag + batch + 1] if mean and offsets.size else offsets[:0]
-            _pack_bags(words[before:count], shift, slot, lengths, gradient, column, width, packed, dim)
+            _pack_bags(words[before:count], shift, slot, batch, lengths, gradient, column, width, packed, dim)
     return _sort(words, spare, count, 64 - bits, bits), count
 
 
@@ -96,6 +97,7 @@ def _pack_bags(
     words: Any,
     shift: Any,
     slot: int,
+    batch: int,
     lengths: Any,
     gradient: Any,
     column: int,
@@ -105,10 +107,14 @@ def _pack_bags(
 ) -> None:
     """Copy the gradient of every bag that `words`, in order, name; divided by its length for mean pooling."""
     mask, seen = (np.uint64(1) << shift) - np.uint64(1), -1
+    ahead = _AHEAD * max(words.size // batch, 1)
     for i in range(words.size):
         sample = np.int64(get(words, i) & mask) - slot
         if sample != seen:
             seen, share = sample, np.float32(1.0)
+            later = np.int64(get(words, min(i + ahead, words.size - 1)) & mask) - slot
+            for d in range(0, dim, 16):
+                prefetch(gradient, column + later * width + d)
             if lengths.size:
                 share = np.float32(1.0) / np.float32(get(lengths, sample + 1) - get(lengths, sample))
             _pack(gradient, column + sample * width, packed, (slot + sample) * dim, dim, share)
