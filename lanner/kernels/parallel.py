@@ -8,6 +8,7 @@ threads enter it at once.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -20,6 +21,14 @@ def threads() -> int:
     if given.isdigit() and int(given) > 0:
         return int(given)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_own = threading.local()
+
+
+def stay_on_thread() -> None:
+    """What the calling thread asks to `run` stays on it from now on: for threads among which work is shared already."""
+    _own.stays = True
 
 
 @lru_cache(maxsize=1)
@@ -37,7 +46,7 @@ def run(kernel: Callable[..., Any], count: int, *args: Any, grain: int = 1, piec
         if count:
             kernel(0, count, *args)
         return
-    workers = threads()
+    workers = 1 if hasattr(_own, "stays") else threads()
     pieces = min(workers * pieces_per_thread, count // max(grain, 1))
     if workers == 1 or pieces < 2:
         kernel(0, count, *args)

@@ -32,8 +32,9 @@ class Keys:
 class RawChunk:
     """`rows` rows of a raw log, columns in schema order.
 
-    `labels` is float32 [rows, L]; `dense` is float64 [rows, D] with NaN for missing; `weight` is float32 [rows],
-    `group` int64 keys [rows], and `time` (float64 or int64, [rows]) orders rows where a split by time asks for it.
+    `labels` is float32 [rows, L]; `dense` is float64 [rows, D], or float32 where that is exact, with NaN for missing;
+    `weight` is float32 [rows], `group` int64 keys [rows], and `time` (float64 or int64, [rows]) orders rows where a
+    split by time asks for it.
     """
 
     rows: int

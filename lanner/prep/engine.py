@@ -12,6 +12,7 @@ import pyarrow as pa
 from lanner import manifest as manifests
 from lanner import storage
 from lanner.errors import ConfigError
+from lanner.kernels.numeric import count_missing
 from lanner.manifest import FileEntry, Manifest
 from lanner.prep.chunk import RawChunk
 from lanner.prep.encoder import Encoder
@@ -108,7 +109,7 @@ def _encode(
 ) -> tuple[pa.RecordBatch, tuple[np.ndarray, np.ndarray]]:
     """A record batch, and how many values of each feature were missing and unknown."""
     encoded = encoder.encode_chunk(chunk)
-    missing = [*np.isnan(chunk.dense).sum(axis=0), *(column.missing for column in encoded.ids)]
+    missing = [*count_missing(chunk.dense), *(column.missing for column in encoded.ids)]
     unknown = [*([0] * chunk.dense.shape[1]), *(column.unknown for column in encoded.ids)]
     return record_batch(encoded, encoder.schema, dense_type), (np.array(missing, np.int64), np.array(unknown, np.int64))
 

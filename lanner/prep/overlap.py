@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from lanner.kernels.parallel import threads
+from lanner.kernels.parallel import stay_on_thread, threads
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,7 +35,7 @@ def map_ordered(function: Callable[[Item], Result], items: Iterable[Item], ahead
 def _map_threaded(function: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:
     underway: queue.Queue[Future[Result] | None] = queue.Queue(threads() + ahead - 1)
     stop = threading.Event()
-    with ThreadPoolExecutor(threads(), thread_name_prefix="lanner-prep") as pool:
+    with ThreadPoolExecutor(threads(), "lanner-prep", initializer=stay_on_thread) as pool:
         feeder = threading.Thread(target=_feed, args=(function, items, pool, underway, stop), name="lanner-feed")
         feeder.start()
         try:

@@ -16,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
+from lanner.kernels.numeric import narrowed
 from lanner.prep.chunk import Keys, RawChunk
 from lanner.prep.rows import join_chunks
 
@@ -109,9 +110,12 @@ class StageWriter:
 
 
 def write_chunk(sink: IO[bytes], chunk: RawChunk) -> None:
-    """Write `chunk` as an Arrow stream of one record batch; the arrays are not copied."""
+    """Write `chunk` as an Arrow stream of one record batch.
+
+    Dense values go as float32 where that loses nothing: most logged numbers are small integers.
+    """
     columns: dict[str, pa.Array] = {}
-    for name, matrix in (("labels", chunk.labels), ("dense", _narrowed(chunk.dense))):
+    for name, matrix in (("labels", chunk.labels), ("dense", narrowed(np.ascontiguousarray(chunk.dense)))):
         if matrix.shape[1]:
             flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
             columns[name] = pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
@@ -129,7 +133,7 @@ def write_chunk(sink: IO[bytes], chunk: RawChunk) -> None:
 
 
 def read_chunk(buffer: Any) -> RawChunk:
-    """Read back what `write_chunk` wrote into `buffer` (anything with the buffer protocol); only `dense` is copied."""
+    """Read back what `write_chunk` wrote into `buffer` (anything with the buffer protocol), without copies."""
     stream = pa.ipc.open_stream(pa.py_buffer(buffer))
     rows, count = (int(stream.schema.metadata[name]) for name in (b"rows", b"sparse"))
     batch = stream.read_next_batch()
@@ -137,18 +141,10 @@ def read_chunk(buffer: Any) -> RawChunk:
     return RawChunk(
         rows=rows,
         labels=_matrix(columns.get("labels"), rows, np.float32),
-        dense=_matrix(columns.get("dense"), rows, np.float64).astype(np.float64, copy=False),
+        dense=_matrix(columns.get("dense"), rows, np.float64),
         sparse=[_keys(columns[f"keys.{k}"], columns.get(f"texts.{k}")) for k in range(count)],
         **{name: _numbers(columns[name]) for name in ("weight", "group", "time") if name in columns},
     )
-
-
-def _narrowed(dense: np.ndarray) -> np.ndarray:
-    """`dense` as float32 where that loses nothing, which halves the file: most logged numbers are small integers."""
-    with np.errstate(over="ignore"):
-        narrow = dense.astype(np.float32)
-    same = narrow.astype(np.float64).view(np.int64) == dense.view(np.int64)
-    return narrow if bool(np.all(same | np.isnan(dense))) else dense
 
 
 def _column(values: pa.Array, keys: Keys) -> pa.Array:

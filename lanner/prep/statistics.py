@@ -42,9 +42,10 @@ class DenseStatistics:
         return bool(self._columns)
 
     def add(self, dense: np.ndarray) -> None:
-        """Take in the dense part of a chunk, float64 [rows, D] with NaN for missing."""
+        """Take in the dense part of a chunk, float64 or float32 [rows, D] with NaN for missing."""
         for index, column in self._columns.items():
-            values = before_scaling(self._dense[index], filled(self._dense[index], dense[:, index]))
+            values = dense[:, index].astype(np.float64, copy=False)
+            values = before_scaling(self._dense[index], filled(self._dense[index], values))
             column.count += add_moments(values, column.sums)
             if len(values) and not math.isnan(lowest := float(np.fmin.reduce(values))):
                 column.minimum = min(column.minimum, lowest)

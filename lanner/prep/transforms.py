@@ -62,12 +62,12 @@ class Transforms:
         self._rules = _rules(self._dense)
 
     def __call__(self, block: np.ndarray) -> np.ndarray:
-        """float64 [rows, D] with NaN for missing → float32 [rows, D].
+        """float64 or float32 [rows, D] with NaN for missing → float32 [rows, D].
 
         Raises DataError naming column, row and value where a value is infinite.
         """
         out = transform(self._rules, block)
-        if np.isnan(out).any():
+        if out.size and np.isnan(out.min()):
             row, at = (int(place[0]) for place in np.nonzero(np.isnan(out)))
             value = block[row, at] if np.isinf(block[row, at]) else self._dense[at].fill
             source = self._dense[at].source

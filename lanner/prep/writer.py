@@ -19,8 +19,8 @@ from lanner.schema import Schema
 DenseType = Literal["float32", "float16"]
 PART_ROWS = 1 << 20
 """Rows of a part file (a multiple of BATCH_ROWS)."""
-BATCH_ROWS = 1 << 14
-"""Rows of a record batch: small enough that one is encoded within a core's cache."""
+BATCH_ROWS = 1 << 15
+"""Rows of a record batch: few enough that a column is encoded within a core's cache, many for the cost of a batch."""
 
 
 class _Measured:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lanner.kernels.moments import add_moments
 from lanner.kernels.moments import reference as exact
-from lanner.kernels.numeric import CODES, Rules, reference, transform
+from lanner.kernels.numeric import CODES, Rules, count_missing, narrowed, reference, transform
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 cells = st.lists(st.floats() | st.integers(-5, 2000).map(float), min_size=1, max_size=30)
@@ -37,3 +37,22 @@ def test_moments_keep_twice_the_precision(chunks: list[list[float]]) -> None:
     assert abs(Fraction(sums[0]) + Fraction(sums[1]) - total) <= magnitude * Fraction(2) ** -95
     tiny = Fraction(2) ** -900  # squares of denormals have no room for an error term
     assert abs(Fraction(sums[2]) + Fraction(sums[3]) - squares) <= squares * Fraction(2) ** -95 + tiny
+
+
+@given(st.lists(st.floats() | st.floats(width=32) | st.integers(-5, 2000).map(float), min_size=1, max_size=12))
+def test_narrowed_only_where_exact(values: list[float]) -> None:
+    column = np.array(values).reshape(-1, 1)
+    with np.errstate(over="ignore"):
+        exact_in_32 = all(np.isnan(value) or float(np.float32(value)) == value for value in values)
+    found = narrowed(column)
+    assert found.dtype == (np.float32 if exact_in_32 else np.float64)
+    np.testing.assert_array_equal(found, column)
+    np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(column[column == 0]))
+    assert count_missing(found).tolist() == [int(np.isnan(column).sum())]
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=12))
+def test_transforms_take_either_precision(values: list[float]) -> None:
+    column = np.array(values).reshape(-1, 1)
+    rules = Rules(np.array([CODES["log1p_clip0"]]), np.zeros(1), np.zeros(1), np.ones(1), np.zeros(0))
+    np.testing.assert_array_equal(transform(rules, column.astype(np.float32)), transform(rules, column))

@@ -36,7 +36,7 @@ class Rules:
 
 
 def transform(rules: Rules, dense: np.ndarray) -> np.ndarray:
-    """Apply `rules` to float64 [rows, D] with NaN for missing → float32 [rows, D], finite for finite input.
+    """Apply `rules` to float64 or float32 [rows, D] with NaN for missing → float32 [rows, D], finite for finite input.
 
     Infinite input gives NaN. The formulas are in `lanner.prep.transforms`.
     """
@@ -44,3 +44,16 @@ def transform(rules: Rules, dense: np.ndarray) -> np.ndarray:
     columns = (rules.codes, rules.fill, rules.a, rules.b, rules.boundaries)
     parallel.run(cpu.transform, len(dense), dense, *columns, out, grain=_GRAIN)
     return out
+
+
+def count_missing(dense: np.ndarray) -> np.ndarray:
+    """How many entries of each column of float64 or float32 [rows, D] are NaN: int64 [D]."""
+    counts = np.zeros(dense.shape[1], np.int64)
+    cpu.count_missing(dense, counts)
+    return counts
+
+
+def narrowed(dense: np.ndarray) -> np.ndarray:
+    """float64 [rows, D] in C order as float32 where that loses nothing but the payloads of NaNs, else as it is."""
+    narrow = np.empty(dense.shape, np.float32)
+    return narrow if cpu.narrow(dense.reshape(-1), narrow.reshape(-1)) else dense
