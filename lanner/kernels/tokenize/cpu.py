@@ -40,8 +40,12 @@ POINT = np.uint8(46)
 ZERO = np.uint8(48)
 LIMIT = np.uint64(2**63)
 
+_compiled = numba.njit(nogil=True, cache=True, _nrt=False)
+_inlined = numba.njit(nogil=True, cache=True, inline="always", _nrt=False)
+"""Without reference counts: arrays are only borrowed here, and counting them at each field took a third of the time."""
 
-@numba.njit(nogil=True, cache=True)
+
+@_compiled
 def count_lines(text: Any) -> int:
     """Number of newlines in `text`."""
     lines = 0
@@ -50,12 +54,12 @@ def count_lines(text: Any) -> int:
     return lines
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@_inlined
 def _ends_line(text: Any, at: int) -> bool:
     return bool(byte(text, at) == NEWLINE or (byte(text, at) == RETURN and byte(text, at + 1) == NEWLINE))
 
 
-@numba.njit(nogil=True, cache=True)
+@_compiled
 def _long_integer(text: Any, at: int) -> Any:
     """An integer of any length at the first of its digits: (code, magnitude, end)."""
     magnitude, begin = np.uint64(0), at
@@ -68,27 +72,32 @@ def _long_integer(text: Any, at: int) -> Any:
     return (PRESENT if at > begin else DIGIT), magnitude, at
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
-def _integer(text: Any, at: int, delimiter: Any) -> Any:
-    """An optional minus and digits, or nothing at all (missing): (code, int64 value, end)."""
-    first = byte(text, at)
-    if first == delimiter or _ends_line(text, at):
+@_compiled
+def _rare_integer(text: Any, at: int) -> Any:
+    """A missing last field, or an integer with a minus or of eight digits and more: (code, int64 value, end)."""
+    if _ends_line(text, at):
         return MISSING, np.int64(0), at
-    negative = first == MINUS
-    at += negative
-    word = load64(text, at)
-    length = trailing_zeros(~digit_marks(word) & TOPS) >> np.uint64(3)
-    if np.uint64(0) < length < np.uint64(8):
-        magnitude = decimal_value(word << (np.uint64(64) - (length << np.uint64(3))))
-        at += np.int64(length)
-        return PRESENT, (-np.int64(magnitude) if negative else np.int64(magnitude)), at
-    code, magnitude, at = _long_integer(text, at)
+    negative = byte(text, at) == MINUS
+    code, magnitude, at = _long_integer(text, at + negative)
     if magnitude == LIMIT and not negative:
         code = OVERFLOW
     return code, (np.int64(np.uint64(0) - magnitude) if negative else np.int64(magnitude)), at
 
 
-@numba.njit(nogil=True, cache=True)
+@_inlined
+def _integer(text: Any, at: int, delimiter: Any) -> Any:
+    """An optional minus and digits, or nothing at all (missing): (code, int64 value, end)."""
+    if byte(text, at) == delimiter:
+        return MISSING, np.int64(0), at
+    word = load64(text, at)
+    length = trailing_zeros(~digit_marks(word) & TOPS) >> np.uint64(3)
+    if np.uint64(0) < length < np.uint64(8):
+        magnitude = decimal_value(word << (np.uint64(64) - (length << np.uint64(3))))
+        return PRESENT, np.int64(magnitude), at + np.int64(length)
+    return _rare_integer(text, at)
+
+
+@_compiled
 def _short_hex(text: Any, at: int) -> Any:
     """A hexadecimal number that is not exactly eight digits long: (code, value, end)."""
     value, begin = np.uint64(0), at
@@ -107,19 +116,21 @@ def _short_hex(text: Any, at: int) -> Any:
     return (PRESENT if at > begin else HEX_DIGIT), value, at
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@_inlined
 def _hexadecimal(text: Any, at: int, delimiter: Any) -> Any:
     """One to eight hexadecimal digits, or nothing at all (missing): (code, uint64 value, end)."""
-    if byte(text, at) == delimiter or _ends_line(text, at):
+    if byte(text, at) == delimiter:
         return MISSING, np.uint64(0), at
     word = load64(text, at)
     letters = letter_marks(word)
     if (digit_marks(word) | letters) == TOPS and (byte(text, at + 8) == delimiter or _ends_line(text, at + 8)):
         return PRESENT, hex_value(word, letters), at + 8
+    if _ends_line(text, at):
+        return MISSING, np.uint64(0), at
     return _short_hex(text, at)
 
 
-@numba.njit(nogil=True, cache=True)
+@_compiled
 def _soft_label(text: Any, at: int) -> Any:
     """A plain decimal number from 0 to 1 (`0.3`, `1`, `.5`): (code, value, end)."""
     mantissa, scale, digits, significant, pointed = 0.0, 1.0, 0, 0, False
@@ -142,7 +153,7 @@ def _soft_label(text: Any, at: int) -> Any:
     return (PRESENT if digits > 0 and value <= 1.0 else LABEL), value, at
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@_inlined
 def _label(text: Any, at: int, soft: bool) -> Any:
     if soft:
         return _soft_label(text, at)
@@ -150,14 +161,14 @@ def _label(text: Any, at: int, soft: bool) -> Any:
     return (PRESENT if value <= 1 else LABEL), np.float64(value), at + 1
 
 
-@numba.njit(nogil=True, cache=True)
+@_compiled
 def _skip_line(text: Any, at: int) -> int:
     while byte(text, at) != NEWLINE:
         at += 1
     return at
 
 
-@numba.njit(nogil=True, cache=True)
+@_compiled
 def _count_fields(text: Any, begin: int, end: int, delimiter: Any) -> int:
     fields = 1
     for at in range(begin, end):
@@ -165,7 +176,7 @@ def _count_fields(text: Any, begin: int, end: int, delimiter: Any) -> int:
     return fields
 
 
-@numba.njit(nogil=True, cache=True)
+@_inlined
 def _read_row(
     text: Any, at: int, delimiter: Any, labelled: bool, soft: bool, fill: Any, row: int, labels: Any, numbers: Any,
     number_missing: Any, keys: Any, key_missing: Any,
@@ -203,7 +214,7 @@ def _read_row(
     return PRESENT, 0, at - 1
 
 
-@numba.njit(nogil=True, cache=True)
+@_compiled
 def tokenize(
     text: Any, delimiter: Any, labelled: bool, soft: bool, fill: Any, labels: Any, numbers: Any, number_missing: Any,
     keys: Any, key_missing: Any, errors: Any,
