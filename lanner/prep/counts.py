@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from lanner.kernels import parallel
 from lanner.kernels.hashing import bucket
 from lanner.prep.chunk import Keys, RawChunk
 from lanner.prep.counting import TableCounter
@@ -44,7 +45,12 @@ class Counts:
 
     def vocabularies(self, read: Callable[[], Iterable[RawChunk]]) -> dict[str, Vocabulary]:
         """The vocabulary of each table; `read` gives the rows again for the tables that were put off."""
-        found = {table: Vocabulary.fit(counter, self._encoders[table]) for table, counter in self._counters.items()}
+        found: dict[str, Vocabulary] = {}
+
+        def number(table: str) -> None:
+            found[table] = Vocabulary.fit(self._counters[table], self._encoders[table])
+
+        parallel.run_all([partial(number, table) for table in self._counters])
         self._counters.clear()
         for table, encoder in self._encoders.items():
             if table not in found:

@@ -45,10 +45,13 @@ def run(plan: Plan, overwrite: bool = False, quiet: bool = False, scratch: str |
         _clear(plan.out)
         counts = FeatureCounts(encoder.schema)
         entries: dict[str, FileEntry] = {}
-        with ThreadPoolExecutor(1, thread_name_prefix="lanner-beside") as other:
+        with ThreadPoolExecutor(1, "lanner-beside") as other, ThreadPoolExecutor(1, "lanner-publish") as publisher:
             beside = other.submit(_write_beside, plan.out, encoder, staged)
-            for split in rows.counts:
-                entries |= _write_split(plan, encoder, rows, split, counts, quiet)
+            writers = [PartWriter(plan.out, split, publisher) for split in rows.counts]
+            for writer in writers:
+                _write_split(plan, encoder, rows, writer, counts, quiet)
+            for writer in writers:
+                entries |= writer.entries()
             entries |= beside.result()
         summary = _summary(plan, rows, staged, counts)
         info = {"source": plan.source, "fit": plan.fit, "using": plan.using, **summary.to_dict()}
@@ -90,18 +93,14 @@ def _clear(out: str) -> None:
 
 
 def _write_split(
-    plan: Plan, encoder: Encoder, rows: StagedRows, split: str, counts: FeatureCounts, quiet: bool
-) -> dict[str, FileEntry]:
-    encode = partial(_encode, encoder, plan.dense_type)
-    with (
-        progress(f"writing {split}", rows.counts[split], quiet) as bar,
-        PartWriter(plan.out, split) as writer,
-    ):
+    plan: Plan, encoder: Encoder, rows: StagedRows, writer: PartWriter, counts: FeatureCounts, quiet: bool
+) -> None:
+    encode, split = partial(_encode, encoder, plan.dense_type), writer.split
+    with progress(f"writing {split}", rows.counts[split], quiet) as bar, writer:
         for batch, (missing, unknown) in map_ordered(encode, batches(rows.of(split), BATCH_ROWS)):
             writer.write(batch)
             counts.add(split, missing, unknown)
             bar.advance(batch.num_rows)
-    return writer.entries
 
 
 def _encode(

@@ -69,7 +69,7 @@ class StageWriter:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.staged = StagedFile(folder, file)
-        self._sink: IO[bytes] = (folder / ROWS).open("wb")
+        self._sink = pa.OSFile(str(folder / ROWS), "wb")
         self._held: list[RawChunk] = []
 
     def __enter__(self) -> StageWriter:
@@ -109,7 +109,7 @@ class StageWriter:
         return self.staged
 
 
-def write_chunk(sink: IO[bytes], chunk: RawChunk) -> None:
+def write_chunk(sink: IO[bytes] | pa.NativeFile, chunk: RawChunk) -> None:
     """Write `chunk` as an Arrow stream of one record batch.
 
     Dense values go as float32 where that loses nothing: most logged numbers are small integers.
@@ -128,7 +128,7 @@ def write_chunk(sink: IO[bytes], chunk: RawChunk) -> None:
             columns[name] = pa.array(values)
     batch = pa.record_batch(columns)
     notes = {"rows": str(chunk.rows), "sparse": str(len(chunk.sparse))}
-    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), batch.schema.with_metadata(notes)) as stream:
+    with pa.ipc.new_stream(sink, batch.schema.with_metadata(notes)) as stream:
         stream.write_batch(batch)
 
 

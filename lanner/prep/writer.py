@@ -74,15 +74,14 @@ class _Part:
 class PartWriter:
     """Writes the record batches of one split as `out/split/part-*.arrow`; a context manager.
 
-    `entries` are the finished parts by path relative to `out`, complete after the block. A part appears under its
-    name when it is whole; that waits for the disk and is done beside the writing of the next part.
+    A part appears under its name when it is whole; that waits for the disk and is done on the thread of `publisher`,
+    beside the writing of the next part or split.
     """
 
-    def __init__(self, out: str, split: str) -> None:
-        self._out, self._split = out, split
-        self.entries: dict[str, FileEntry] = {}
+    def __init__(self, out: str, split: str, publisher: ThreadPoolExecutor) -> None:
+        self.split = split
+        self._out, self._publisher = out, publisher
         self._part: _Part | None = None
-        self._publisher = ThreadPoolExecutor(1, thread_name_prefix="lanner-publish")
         self._published: list[tuple[str, Future[FileEntry]]] = []
 
     def __enter__(self) -> PartWriter:
@@ -93,9 +92,10 @@ class PartWriter:
             self._part.drop(error)
         elif self._part is not None:
             self._publish(self._part)
-        self._publisher.shutdown()
-        if error is None:
-            self.entries = {name: published.result() for name, published in self._published}
+
+    def entries(self) -> dict[str, FileEntry]:
+        """The parts by path relative to `out`, once all are published; to be asked after the block."""
+        return {name: published.result() for name, published in self._published}
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch of at most BATCH_ROWS rows."""
@@ -106,7 +106,7 @@ class PartWriter:
             self._publish(self._part)
 
     def _name(self) -> str:
-        return f"{self._split}/part-{len(self._published):05d}.arrow"
+        return f"{self.split}/part-{len(self._published):05d}.arrow"
 
     def _publish(self, part: _Part) -> None:
         if self._published:
