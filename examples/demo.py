@@ -61,7 +61,7 @@ def raw_data(source: str, out: Path) -> Job:
         step("fetch MovieLens 100k and join its tables", fetch)
         logs = out / "raw" / "movielens.csv"
         schema = EXAMPLES / "schemas" / "movielens.yaml"
-        split = ["--split", "time", "--time", "timestamp", "--test", "0.2", "--valid", "0.1"]
+        split = ["--split", "time", "--time", "timestamp", "--test", "0.2"]
         with logs.open(newline="") as file:
             row = next(csv.DictReader(file))
         return Job(EXAMPLES / "recipes" / "movielens.yaml", ["--source", "csv", logs, "--schema", schema, *split], row)
