@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -33,6 +34,17 @@ def test_small_work_stays_on_the_callers_thread():
     used = []
     parallel.run(lambda begin, end: used.append(threading.get_ident()), 15, grain=10)
     assert used == [threading.get_ident()]
+
+
+def test_a_thread_among_others_that_share_work_keeps_its_own():
+    def run():
+        used = []
+        parallel.run(lambda begin, end: used.append((begin, end, threading.get_ident())), 1000, grain=10)
+        return used, threading.get_ident()
+
+    with ThreadPoolExecutor(1, initializer=parallel.stay_on_thread) as pool:
+        used, own = pool.submit(run).result()
+    assert used == [(0, 1000, own)]
 
 
 def test_the_first_error_is_raised_after_all_have_ended():
