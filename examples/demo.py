@@ -35,11 +35,11 @@ def main(source: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     job = raw_data(source, out)
     lanner("prep", *job.prep, "--out", out / "dataset", "--overwrite")
-    result = lanner("train", job.recipe, f"data={out / 'dataset'}", f"out={out / 'run'}", "overwrite=true", "--json")
+    lanner("train", job.recipe, f"data={out / 'dataset'}", f"out={out / 'run'}", "overwrite=true")
     lanner("evaluate", out / "run", out / "dataset" / "test", "--predictions", out / "predictions.parquet")
     lanner("export", out / "run", "--repository", out / "repository", "--name", MODEL)
     serve_and_load(out, job.row)
-    test = json.loads(result)["test"]
+    test = json.loads((out / "run" / "result.json").read_text())["test"]
     print(f"\nTest AUC {test['auc']:.4f}, log-loss {test['log_loss']:.4f} on {test['rows']:,} rows.")
     print(f"Latency against throughput: the table above, {out / 'perf' / 'perf.png'} and {out / 'perf' / 'perf.html'}")
     print(f"Done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
@@ -120,20 +120,18 @@ def score_one(url: str, row: dict[str, str]) -> None:
         print(f"  → {answer.read().decode()}", flush=True)
 
 
-def lanner(*arguments: str | Path) -> str:
-    """Run one `lanner` command, echoing it; returns its standard output."""
+def lanner(*arguments: str | Path) -> None:
+    """Run one `lanner` command, echoing it."""
     words = [str(word) for word in arguments]
-    return step(f"lanner {words[0]}", [*LANNER, *words])
+    step(f"lanner {words[0]}", [*LANNER, *words])
 
 
-def step(title: str, command: list[str | Path]) -> str:
+def step(title: str, command: list[str | Path]) -> None:
     words = [str(word) for word in command]
     show(title, words)
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
-    print(done.stdout, end="", flush=True)
-    if done.returncode:
-        sys.exit(f"this step failed with exit code {done.returncode}")
-    return done.stdout
+    code = subprocess.run(words, check=False).returncode
+    if code:
+        sys.exit(f"this step failed with exit code {code}")
 
 
 def show(title: str, words: list[str]) -> None:
