@@ -55,17 +55,24 @@ class Control:
         self._models: dict[str, _Entry] = {}
         self._loading = threading.Lock()
 
+    def check(self) -> None:
+        """Raise ConfigError when the repository is no directory, or holds no version that could ever serve."""
+        if not self._root.is_dir():
+            raise ConfigError(f"{self._root}: the model repository must be a directory")
+        if not self._explicit and not any(_versions(path) for path in self._folders()):
+            inside = _versions(self._root) or (self._root / configs.FILE).is_file()
+            hint = f"this is one model; serve {self._root.parent}" if inside else "`lanner export` writes one"
+            raise ConfigError(f"no models found in {self._root}: {hint}")
+
     def start(self) -> None:
         """Load every model; one that fails is reported by `index` and does not stop the others.
 
-        Raises ConfigError when the repository is no directory.
+        Raises ConfigError as `check` does.
         """
-        if not self._root.is_dir():
-            raise ConfigError(f"{self._root}: the model repository must be a directory")
+        self.check()
         with self._loading:
-            for path in sorted(self._root.iterdir()):
-                if path.is_dir() and not path.name.startswith("."):
-                    self._models[path.name] = self._read(path.name)
+            for path in self._folders():
+                self._models[path.name] = self._read(path.name)
 
     def stop(self) -> None:
         """Finish what is queued and end all workers."""
@@ -130,6 +137,9 @@ class Control:
                 raise RequestError(f"failed to unload '{name}', it is not loaded")
             self._models[name] = _Entry({}, dict.fromkeys(entry.loaded, "unloaded"))
         _stop(entry)
+
+    def _folders(self) -> list[Path]:
+        return sorted(path for path in self._root.iterdir() if path.is_dir() and not path.name.startswith("."))
 
     def _require_explicit(self) -> None:
         if not self._explicit:

@@ -54,7 +54,7 @@ def serve(options: Options, on_ready: Callable[[Ports, Service], None] | None = 
     """Serve until SIGTERM or SIGINT, then answer what is in flight and return.
 
     `on_ready` is called once, when the models are loaded and warm. Raises ConfigError for a repository that is no
-    directory and OSError for a port that is taken.
+    directory or has no models (a server that loads on request may begin without), and OSError for a port that is taken.
     """
     if options.threads:
         os.environ["LANNER_THREADS"] = str(options.threads)
@@ -74,6 +74,7 @@ async def _serve(options: Options, on_ready: Callable[[Ports, Service], None] | 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     control = Control(options.repository, options.explicit)
+    control.check()
     service = Service(control, options.name)
     async with AsyncExitStack() as stack:
         stack.callback(control.stop)

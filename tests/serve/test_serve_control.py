@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from lanner.serve.batcher import Ticket
 from lanner.serve.control import REFUSED, Control
 from lanner.serve.failure import RequestError
 from lanner.serve.request import Request, Tensor
+from lanner.serve.server import Options, serve
 from lanner.serve.service import Service
 
 
@@ -108,6 +110,22 @@ def test_without_explicit_control_nothing_is_loaded_on_request(copy: Path) -> No
 def test_a_repository_must_be_a_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere: the model repository must be a directory"):
         Control(tmp_path / "nowhere").start()
+
+
+def test_a_repository_must_have_models_unless_they_come_later(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "unfinished" / "1").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=f"no models found in {tmp_path}: `lanner export` writes one"):
+        Control(tmp_path).check()
+    Control(tmp_path, explicit=True).check()
+    with pytest.raises(ConfigError, match=f"this is one model; serve {repository}"):
+        Control(repository / "planted").check()
+
+
+def test_a_wrong_repository_is_told_before_any_port_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match="must be a directory"):
+            serve(Options(str(tmp_path / "nowhere"), http_port=port, grpc_port=port, metrics_port=port))
 
 
 def test_a_failing_load_leaves_what_serves_and_fails_every_time(copy: Path) -> None:
