@@ -24,6 +24,9 @@ from lanner.serve.service import Service
 HANDLERS = 32
 """Handler threads: as many requests wait in the batcher at a time."""
 
+STREAMS = HANDLERS // 2
+"""Streams open at a time. Each keeps a handler thread, even while idle; the other threads answer all other calls."""
+
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     404: grpc.StatusCode.NOT_FOUND,
@@ -39,6 +42,7 @@ class Front(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._streams = threading.BoundedSemaphore(STREAMS)
 
     def ServerLive(self, _request: Any, _context: Any) -> Any:  # noqa: N802
         return service_pb2.ServerLiveResponse(live=True)
@@ -71,12 +75,13 @@ class Front(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc
             return self._infer(request, context.add_callback)
 
     def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:  # noqa: N802
-        for request in requests:
-            try:
-                yield service_pb2.ModelStreamInferResponse(infer_response=self._infer(request, context.add_callback))
-            except RequestError as error:
-                failed = service_pb2.ModelInferResponse(id=request.id, model_name=request.model_name)
-                yield service_pb2.ModelStreamInferResponse(error_message=error.message, infer_response=failed)
+        if not self._streams.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"at most {STREAMS} streams may be open at a time")
+        try:
+            for request in requests:
+                yield self._stream_answer(request, context)
+        finally:
+            self._streams.release()
 
     def RepositoryIndex(self, request: Any, _context: Any) -> Any:  # noqa: N802
         return ParseDict({"models": self._service.index(request.ready)}, service_pb2.RepositoryIndexResponse())
@@ -123,6 +128,14 @@ class Front(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc
 
     def CudaSharedMemoryUnregister(self, _request: Any, _context: Any) -> Any:  # noqa: N802
         return service_pb2.CudaSharedMemoryUnregisterResponse()
+
+    def _stream_answer(self, request: Any, context: Any) -> Any:
+        """The answer to one request of a stream: scores, or what is wrong with it; the stream goes on."""
+        try:
+            return service_pb2.ModelStreamInferResponse(infer_response=self._infer(request, context.add_callback))
+        except RequestError as error:
+            failed = service_pb2.ModelInferResponse(id=request.id, model_name=request.model_name)
+            return service_pb2.ModelStreamInferResponse(error_message=error.message, infer_response=failed)
 
     def _infer(self, message: Any, on_end: Callable[[Callable[[], None]], bool]) -> Any:
         """Read, queue and wait for one request; a client that leaves before it starts cancels it."""
