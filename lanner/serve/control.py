@@ -20,7 +20,10 @@ from lanner.serve.model import ServedModel
 from lanner.serve.statistics import Statistics
 
 VERSION = re.compile("[1-9][0-9]*")
-REFUSED = "explicit model load / unload is not allowed if polling is enabled"
+REFUSED = (
+    "explicit model load / unload is not allowed if polling is enabled; start the server with --model-control explicit"
+)
+"""Triton's words, and what to do."""
 
 
 @dataclass(slots=True)

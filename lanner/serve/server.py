@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from lanner import storage
 from lanner.serve import grpc_front, metrics
@@ -78,8 +79,8 @@ async def _serve(options: Options, on_ready: Callable[[Ports, Service], None] | 
     service = Service(control, options.name)
     async with AsyncExitStack() as stack:
         stack.callback(control.stop)
-        http = await _listen(stack, Application(service, loop, options.http_limit), options, options.http_port)
-        pages = await _listen(stack, MetricsPage(control), options, options.metrics_port)
+        http = await _listen(stack, Application(service, loop, options.http_limit), options, "HTTP")
+        pages = await _listen(stack, MetricsPage(control), options, "metrics")
         rpc = await _listen_grpc(stack, service, options)
         await asyncio.to_thread(control.start)
         service.ready = True
@@ -116,13 +117,26 @@ class MetricsPage:
         pass
 
 
-async def _listen(stack: AsyncExitStack, handler: Handles, options: Options, port: int) -> int:
+Use: TypeAlias = Literal["HTTP", "gRPC", "metrics"]
+
+
+async def _bind(factory: Callable[[], asyncio.Protocol], options: Options, use: Use) -> asyncio.Server:
+    """Listen on the port meant for `use`; raises OSError that says which option chooses another one."""
+    port = int(getattr(options, f"{use.lower()}_port"))
+    try:
+        return await asyncio.get_running_loop().create_server(factory, options.host, port, backlog=1024)
+    except OSError as error:
+        option = f"--{use.lower()}-port"
+        if error.errno == errno.EADDRINUSE:
+            raise OSError(f"port {port} ({use}) is in use; choose another with {option}") from error
+        why = error.strerror or error
+        raise OSError(f"cannot listen on {options.host}:{port} ({use}; --host, {option}): {why}") from error
+
+
+async def _listen(stack: AsyncExitStack, handler: Handles, options: Options, use: Use) -> int:
     """Accept HTTP connections for `handler` until the stack unwinds, which first lets them finish."""
     connections: set[Connection] = set()
-    loop = asyncio.get_running_loop()
-    listener = await loop.create_server(
-        lambda: Connection(handler.handle, connections, options.http_limit), options.host, port, backlog=1024
-    )
+    listener = await _bind(lambda: Connection(handler.handle, connections, options.http_limit), options, use)
 
     async def finish() -> None:
         listener.close()
@@ -144,6 +158,8 @@ async def _drain(connections: set[Connection], seconds: float) -> None:
 
 
 async def _listen_grpc(stack: AsyncExitStack, service: Service, options: Options) -> int:
+    if options.grpc_port:  # gRPC itself does not say why it cannot listen
+        (await _bind(asyncio.Protocol, options, "gRPC")).close()
     server, port = grpc_front.start(service, f"{options.host}:{options.grpc_port}")
     stack.push_async_callback(asyncio.to_thread, lambda: server.stop(options.exit_timeout).wait())
     return port

@@ -128,6 +128,21 @@ def test_a_wrong_repository_is_told_before_any_port_is_taken(tmp_path: Path) -> 
             serve(Options(str(tmp_path / "nowhere"), http_port=port, grpc_port=port, metrics_port=port))
 
 
+@pytest.mark.parametrize("use", ["HTTP", "gRPC", "metrics"])
+def test_a_port_in_use_is_told_with_the_option_that_changes_it(repository: Path, use: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, f"{use.lower()}_port": port}
+        expected = rf"^port {port} \({use}\) is in use; choose another with --{use.lower()}-port$"
+        with pytest.raises(OSError, match=expected):
+            serve(Options(str(repository), **ports))
+
+
+def test_an_address_of_another_machine_is_told(repository: Path) -> None:
+    with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1:0 \(HTTP; --host, --http-port\)"):
+        serve(Options(str(repository), host="192.0.2.1", http_port=0))
+
+
 def test_a_failing_load_leaves_what_serves_and_fails_every_time(copy: Path) -> None:
     control = Control(copy, explicit=True)
     control.start()
