@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lanner.embedding.collection import EmbeddingCollection
 
 DESCRIPTION = "table.json"
+FOLDER = "tables"
+"""Where checkpoints and model versions keep their dump."""
 _FORMAT = 1
 _BLOCK = 1 << 22  # bytes read or written at once
 
@@ -45,6 +47,7 @@ def dump(
             files[file] = _write(storage.join(directory, file), _blocks(_bytes(tensor)))
         description = {
             "format": _FORMAT,
+            "table": name,
             "rows": weight.shape[0],
             "dim": weight.shape[1],
             "dtype": "float32",
@@ -53,6 +56,14 @@ def dump(
             "files": files,
         }
         storage.write_text(storage.join(directory, DESCRIPTION), json.dumps(description, indent=2) + "\n")
+
+
+def needs_checksum(name: str) -> bool:
+    """Whether the file `name` of a directory with a dump in FOLDER is to be checked by the directory's manifest.
+
+    Not so the tables' big files: `load` checks them as it reads them, by the checksums in their `table.json`.
+    """
+    return not name.startswith(f"{FOLDER}/") or name.endswith(f"/{DESCRIPTION}")
 
 
 def load(
@@ -130,6 +141,8 @@ def _describe(
         files, optimizer = description["files"], description["optimizer"]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{where}: {DESCRIPTION} is not valid: {error!r}") from error
+    if (own_name := description.get("table", name)) != name:  # dumps of before the name was kept have none
+        raise DataError(f"{where}: {DESCRIPTION} is that of table {own_name!r}")
     rows, dim = collection.weight(name).shape
     for key, expected in {"format": _FORMAT, "rows": rows, "dim": dim, "dtype": "float32"}.items():
         if stored[key] != expected:

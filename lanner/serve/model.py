@@ -10,6 +10,7 @@ import numpy as np
 
 from lanner import manifest, storage
 from lanner.data.batch import Bags
+from lanner.embedding import persistence
 from lanner.errors import DataError
 from lanner.export.graph import GRAPH, DenseGraph
 from lanner.export.tables import load_tables
@@ -28,12 +29,12 @@ class ServedModel:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         written = manifest.read(directory, "repository")
-        manifest.verify(directory, written)
+        manifest.verify(directory, written, checksums=persistence.needs_checksum)
         self.schema = Schema.load(storage.join(directory, "schema.yaml"))
         if self.schema.fingerprint() != written.fingerprint:
             raise DataError(f"{directory}: schema.yaml does not belong to this version (its fingerprint differs)")
         self.encoder = Encoder.load(directory) if _complete(self.schema) else None
-        self.embedding = load_tables(storage.join(directory, "tables"), self.schema)
+        self.embedding = load_tables(storage.join(directory, persistence.FOLDER), self.schema)
         self.rows = {table.name: table.rows for table in self.embedding.tables}
         self.graph = DenseGraph(storage.join(directory, GRAPH))
         self.outputs = self.graph.outputs

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from lanner import manifest as manifests
 from lanner import storage
+from lanner.embedding import persistence
 from lanner.errors import DataError
 from lanner.manifest import Manifest
 from lanner.models import RankingModel, build
@@ -30,7 +31,7 @@ from lanner.schema import Schema
 from lanner.train.run_directory import RunDirectory
 
 KIND = "checkpoint"
-TABLES = "tables"
+TABLES = persistence.FOLDER
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,12 @@ def save(path: str | os.PathLike[str], model: RankingModel, contents: Contents) 
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> tuple[Manifest, Schema]:
-    """Manifest and schema of a finished checkpoint, its files checked by size. Raises DataError, SchemaError."""
+    """Manifest and schema of a finished checkpoint, its files checked by size and checksum.
+
+    The checksums of the tables' big files are left to `load_weights`, which reads them. Raises DataError, SchemaError.
+    """
     manifest = manifests.read(path, KIND)
-    manifests.verify(path, manifest)
+    manifests.verify(path, manifest, checksums=persistence.needs_checksum)
     schema = Schema.load(storage.join(path, "schema.yaml"))
     if schema.fingerprint() != manifest.fingerprint:
         raise DataError(f"{path}: schema.yaml was changed after the checkpoint was written")
@@ -73,6 +77,11 @@ def load_model(path: str | os.PathLike[str]) -> RankingModel:
     """The model of a checkpoint or run directory with its weights, in evaluation mode, without optimizer state."""
     path = resolve(path)
     _, schema = open_checkpoint(path)
+    return restore(path, schema)
+
+
+def restore(path: str | os.PathLike[str], schema: Schema) -> RankingModel:
+    """`load_model` of a checkpoint that `open_checkpoint` has checked and given the schema of."""
     hyperparameters = dict(read_recipe(path)["model"])
     model = build(hyperparameters.pop("name"), schema, **hyperparameters)
     load_weights(path, model)

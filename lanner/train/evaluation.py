@@ -28,7 +28,7 @@ def evaluate_checkpoint(
     path = checkpoint.resolve(path)
     _, schema = checkpoint.open_checkpoint(path)
     schema.require_same(split.schema, path, split_path)
-    found, labels, weight = predict(checkpoint.load_model(path), split, batch_size, quiet).arrays()
+    found, labels, weight = predict(checkpoint.restore(path, schema), split, batch_size, quiet).arrays()
     result = metrics.evaluate(labels, found, [label.name for label in schema.labels], weight)
     if predictions is not None:
         write_predictions(predictions, schema, found, labels)

@@ -163,6 +163,7 @@ class Trainer:
 
     def load_weights(self, path: str | os.PathLike[str]) -> None:
         """Load only the weights of a checkpoint; the place in training stays."""
+        checkpoint.open_checkpoint(path)
         checkpoint.load_weights(path, self.model)
 
     def recipe(self) -> dict[str, Any]:
