@@ -29,4 +29,8 @@ def export(
     if json:
         print_json({"path": path, "name": name, "version": int(path.rpartition("/")[2])})
     else:
-        people.print(f"exported {path}")
+        people.print(f"exported {path}", markup=False)
+        people.print(
+            f"a running server takes it when restarted, or, with --model-control explicit, when asked to load {name!r}",
+            markup=False,
+        )

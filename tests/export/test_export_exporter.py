@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import typer
 from google.protobuf import text_format
 from torch import Tensor, nn
 from tritonclient.grpc.model_config_pb2 import TYPE_FP32, TYPE_INT64, TYPE_STRING, ModelConfig
+from typer.testing import CliRunner
 
 from lanner import manifest
+from lanner.cli.export import export as export_command
 from lanner.errors import ConfigError, DataError, ExportError
 from lanner.export import export, exporter
 from lanner.export.exporter import random_batch, verify
@@ -51,6 +54,15 @@ def model() -> RankingModel:
 @pytest.fixture(scope="module")
 def source(model: RankingModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(model, tmp_path_factory.mktemp("source") / "checkpoint")
+
+
+def test_the_command_says_how_a_running_server_takes_the_version(source: Path, tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(export_command)
+    done = CliRunner().invoke(app, [str(source), "--repository", str(tmp_path), "--name", "ctr"])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.stderr.split())
+    assert "restarted, or, with --model-control explicit, when asked to load 'ctr'" in said
 
 
 @pytest.fixture(scope="module")
