@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import threading
 from functools import partial
 from typing import Any
@@ -17,6 +18,8 @@ UNKNOWN_CALL = (grpc.StatusCode.UNIMPLEMENTED,)
 
 RETRY_SECONDS = 0.05
 """A server that is down is reported this late, so that a closed loop does not spin on it."""
+
+PROBE_SECONDS = 2.0
 
 
 class GrpcClient:
@@ -70,8 +73,26 @@ class GrpcClient:
         except grpc.RpcError as error:
             if error.code() in UNKNOWN_CALL:
                 return None
+            if error.code() is grpc.StatusCode.UNAVAILABLE and _speaks_http(self._url):
+                raise ServerError(
+                    f"grpc {self._url}: this answers as HTTP/1.1, not gRPC: is it the HTTP port?"
+                ) from error
             raise ServerError(f"grpc {self._url} {method}: {error.code().name}: {error.details()}") from error
         return dict(MessageToDict(answer, preserving_proto_field_name=True))
+
+
+def _speaks_http(url: str) -> bool:
+    """Whether an HTTP/1.1 server listens at HOST:PORT."""
+    try:
+        connection = http.client.HTTPConnection(url, timeout=PROBE_SECONDS)
+        try:
+            connection.request("GET", "/v2")
+            connection.getresponse()
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException):
+        return False
+    return True
 
 
 def _finish(planned: float, started: float, sent: float, done: Done, call: Any) -> None:

@@ -100,7 +100,10 @@ class HttpClient:
             connection.request("GET", path)
             answer = connection.getresponse()
             text = answer.read()
-        except (OSError, http.client.HTTPException) as error:
+        except (http.client.HTTPException, ConnectionResetError) as error:
+            where = f"http://{self._host}:{self._port}"
+            raise ServerError(f"{where}: this does not answer as HTTP/1.1: is it the gRPC port?") from error
+        except OSError as error:
             raise ServerError(f"http://{self._host}:{self._port}{path}: {error or type(error).__name__}") from error
         finally:
             connection.close()

@@ -57,6 +57,15 @@ def test_failed_requests_are_listed_apart(protocol: str, stub: Stub) -> None:
     assert level.server_failures == pytest.approx(level.errors, abs=3)
 
 
+def test_the_wrong_protocol_is_told() -> None:
+    with grpc_stub(Behaviour()) as url:
+        with pytest.raises(ServerError, match=r"this does not answer as HTTP/1\.1: is it the gRPC port\?$"):
+            run(_settings(url, "http", concurrency=(1,)))
+    with http_stub(Behaviour()) as url:
+        with pytest.raises(ServerError, match=r"this answers as HTTP/1\.1, not gRPC: is it the HTTP port\?$"):
+            run(_settings(url, "grpc", concurrency=(1,)))
+
+
 def _freezing(every: float, freeze: float) -> Callable[[], float]:
     """Seconds of freeze left, for a server that stands still `freeze` seconds in each `every`, at the end."""
     start = time.perf_counter()
