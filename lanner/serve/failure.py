@@ -46,3 +46,10 @@ def cancelled() -> RequestError:
 
 def unsupported(what: str) -> RequestError:
     return RequestError(f"{what} is not supported by this server", 501)
+
+
+def as_request_error(error: Exception) -> RequestError:
+    """`error`, or the answer to a request that met a fault of the server's own."""
+    if isinstance(error, RequestError):
+        return error
+    return RequestError(f"internal error: {type(error).__name__}: {error}", 500)

@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from lanner.serve import grpc_codec
 from lanner.serve.batcher import Ticket
-from lanner.serve.failure import RequestError, unsupported
+from lanner.serve.failure import RequestError, as_request_error, unsupported
 from lanner.serve.request import Scores
 from lanner.serve.service import Service
 
@@ -133,9 +133,10 @@ class Front(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc
         """The answer to one request of a stream: scores, or what is wrong with it; the stream goes on."""
         try:
             return service_pb2.ModelStreamInferResponse(infer_response=self._infer(request, context.add_callback))
-        except RequestError as error:
+        except Exception as error:  # a fault of ours must cost one answer, not the stream
             failed = service_pb2.ModelInferResponse(id=request.id, model_name=request.model_name)
-            return service_pb2.ModelStreamInferResponse(error_message=error.message, infer_response=failed)
+            message = as_request_error(error).message
+            return service_pb2.ModelStreamInferResponse(error_message=message, infer_response=failed)
 
     def _infer(self, message: Any, on_end: Callable[[Callable[[], None]], bool]) -> Any:
         """Read, queue and wait for one request; a client that leaves before it starts cancels it."""
@@ -160,7 +161,7 @@ class Front(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc
 
 
 class _errors:  # noqa: N801
-    """Turns a RequestError into the RPC's status."""
+    """Turns an error into the RPC's status."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -169,8 +170,9 @@ class _errors:  # noqa: N801
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, RequestError):
-            self._context.abort(_CODES[error.status], error.message)
+        if isinstance(error, Exception):
+            failure = as_request_error(error)
+            self._context.abort(_CODES[failure.status], failure.message)
 
 
 def start(service: Service, address: str) -> tuple[Any, int]:

@@ -15,6 +15,7 @@ from lanner.serve.failure import RequestError, unsupported
 from lanner.serve.request import Output, Request, Scores, Tensor, element_count
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
+_MOST_DIGITS = 18
 _JSON_TYPES: dict[str, set[type]] = {"B": {bool}, "I": {int}, "U": {int}, "F": {int, float}}
 
 
@@ -22,9 +23,15 @@ def header_length(text: str | None, body: int) -> int:
     """Bytes of the JSON part of a body of `body` bytes; RequestError when the header's value cannot be that."""
     if text is None:
         return body
-    if not text.isascii() or not text.isdigit() or int(text) > body:
+    length = decimal(text)
+    if length is None or length > body:
         raise RequestError(f"{LENGTH_HEADER} is {text[:40]!r}, expected a number up to the body's {body} bytes")
-    return int(text)
+    return length
+
+
+def decimal(text: str) -> int | None:
+    """The number of bytes a header gives; None when it is no number, or larger than any body."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def read(model: str, version: str, body: bytes, length: str | None) -> Request:
@@ -187,6 +194,7 @@ def _numbers(name: str, datatype: str, flat: list[Any]) -> np.ndarray:
     letter = datatype[0]
     _require(name, datatype, flat, _JSON_TYPES[letter])
     try:
-        return np.array(flat, dtype=NUMERIC[datatype])
-    except OverflowError as error:
+        with np.errstate(over="raise"):  # a number too large for FP32 must not become infinity
+            return np.array(flat, dtype=NUMERIC[datatype])
+    except (OverflowError, FloatingPointError) as error:
         raise RequestError(f"input '{name}': a number in the data does not fit {datatype}: {error}") from error

@@ -10,7 +10,7 @@ from lanner.serve import http_codec
 from lanner.serve.batcher import Ticket
 from lanner.serve.compression import pack, unpack
 from lanner.serve.control import Loaded
-from lanner.serve.failure import RequestError
+from lanner.serve.failure import RequestError, as_request_error
 from lanner.serve.http_protocol import JSON_HEADER, Exchange
 from lanner.serve.request import Request, Scores
 from lanner.serve.service import Service
@@ -34,10 +34,8 @@ class Inference:
         try:
             request = self._read()
             loaded, ticket = self._service.submit(request, self._arrived, lambda ticket: self._done(request, ticket))
-        except RequestError as error:
-            self._later(self._exchange.fail, error)
         except Exception as error:  # a fault of ours must cost one answer, not the connection
-            self._later(self._exchange.fail, RequestError(f"internal error: {type(error).__name__}: {error}", 500))
+            self._later(self._exchange.fail, as_request_error(error))
         else:
             self._later(self._watch, loaded, ticket)
 

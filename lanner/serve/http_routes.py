@@ -9,7 +9,8 @@ from urllib.parse import unquote
 
 import orjson
 
-from lanner.serve.failure import RequestError
+from lanner.serve.failure import RequestError, as_request_error
+from lanner.serve.http_codec import decimal
 from lanner.serve.http_inference import Inference
 from lanner.serve.http_protocol import Exchange
 from lanner.serve.service import Service
@@ -33,10 +34,8 @@ class Application:
         """Answer `exchange` now, or have it answered when its model has run."""
         try:
             self._route(exchange)
-        except RequestError as error:
-            exchange.fail(error)
         except Exception as error:  # a fault of ours must cost one answer, not the connection or the process
-            exchange.fail(RequestError(f"internal error: {type(error).__name__}: {error}", 500))
+            exchange.fail(as_request_error(error))
 
     def _route(self, exchange: Exchange) -> None:
         path, _, _ = exchange.path.partition("?")
@@ -110,8 +109,8 @@ class Application:
         if exchange.method != "POST":
             raise RequestError(f"inference takes POST, not {exchange.method}", 405)
         inference = Inference(self._service, exchange, model, version, self._loop, self._limit)
-        length = exchange.headers.get("inference-header-content-length", "")
-        if len(exchange.body) <= INLINE or (length.isdigit() and int(length) <= INLINE // 8):
+        length = decimal(exchange.headers.get("inference-header-content-length", ""))
+        if len(exchange.body) <= INLINE or (length is not None and length <= INLINE // 8):
             inference.start()
         else:
             self._readers.submit(inference.start)

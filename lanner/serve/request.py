@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from lanner.serve.failure import RequestError
 
+_MOST_DIMENSIONS, _MOST_ELEMENTS, _MOST_EMPTY = 16, 2**40, 2**24
+
 
 @dataclass(slots=True)
 class Tensor:
@@ -57,11 +59,13 @@ class Scores:
 
 def element_count(name: str, shape: tuple[int, ...]) -> int:
     """Number of elements of a tensor of `shape`; RequestError for a shape no tensor can have."""
-    count = 1
+    if len(shape) > _MOST_DIMENSIONS:
+        raise RequestError(f"input '{name}': {len(shape)} dimensions, at most {_MOST_DIMENSIONS} are read")
+    extent = 1  # sizes of 0 left out: a tensor without elements may still claim more rows than memory can describe
     for size in shape:
         if type(size) is not int or size < 0:
             raise RequestError(f"input '{name}': shape {list(shape)} must hold non-negative integers")
-        count *= size
-    if count >= 2**62:
+        extent *= size or 1
+    if extent > (_MOST_EMPTY if 0 in shape else _MOST_ELEMENTS):
         raise RequestError(f"input '{name}': shape {list(shape)} has more elements than a request can hold")
-    return count
+    return 0 if 0 in shape else extent

@@ -95,6 +95,13 @@ def test_integers_beyond_2_to_53_are_exact_and_beyond_64_bits_refused() -> None:
             http_codec.read("m", "", text, None)
 
 
+def test_a_number_too_large_for_its_type_is_refused_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    with pytest.raises(RequestError, match="does not fit FP32"):
+        read(given_as("FP32", [1.0, 1e39]))
+    assert not recwarn.list
+    assert read(given_as("FP64", [1e39])).inputs["x"].values[0] == 1e39
+
+
 def test_nested_data_is_read_in_row_major_order() -> None:
     request = read(given_as("FP32", [[1, 2.5], [3, 4]], [2, 2]), id="7", parameters={"timeout": 5})
     assert request.inputs["x"].values.tolist() == [[1, 2.5], [3, 4]]

@@ -50,3 +50,19 @@ def test_open_streams_leave_threads_for_all_other_calls(stub: Any) -> None:
     for stream in streams:
         assert list(stream) == []
     assert [answer.error_message for answer in stub.ModelStreamInfer(iter([ask()]))] == [""]
+
+
+WRONG = [ask((1,) * 99 + (4,)), ask((2**62, 0), b""), ask((2**40, 0), b""), ask((1, 5))]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_shape_no_tensor_has_is_the_clients_fault(stub: Any, wrong: Any) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        stub.ModelInfer(wrong, timeout=30)
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "'ids'" in refused.value.details()
+
+
+def test_a_wrong_request_leaves_its_stream_open(stub: Any) -> None:
+    answers = list(stub.ModelStreamInfer(iter([*WRONG, ask()]), timeout=30))
+    assert [bool(answer.error_message) for answer in answers] == [True] * len(WRONG) + [False]
