@@ -20,6 +20,7 @@ def main(logs: str, out: str) -> None:
         batch_size=2048,
         embedding_optimizer=ln.RowWiseAdagrad(0.02),
         dense_optimizer=ln.Adam(1e-3),
+        schedule=ln.Schedule(decay_fraction=0.2),
         out=f"{out}/run",
     )
     trainer.fit(data.train, valid=data.valid)

@@ -69,7 +69,9 @@ class Fitting:
 
     def _train(self, stop: StopRequest) -> None:
         place = self.trainer.progress
-        left = self._total_steps() - (place.step - place.first_step)
+        last = place.first_step + self._total_steps()
+        self.schedule = self.settings.schedule.over(place.first_step, last)
+        left = last - place.step
         with progress("training", max(left, 0), self.trainer.quiet) as bar:
             while not (self._finished() or stop.requested or self.diverged):
                 self._epoch(stop, bar)
@@ -94,7 +96,7 @@ class Fitting:
 
     def _train_on(self, batch: Batch, bar: Bar) -> None:
         place = self.trainer.progress
-        factor = self.settings.schedule.factor(place.step)
+        factor = self.schedule.factor(place.step)
         loss, logits = self.trainer.step(batch, factor)
         if not math.isfinite(loss):
             self.diverged = True

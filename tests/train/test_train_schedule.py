@@ -32,3 +32,14 @@ def test_warmup_start_floor_and_power() -> None:
 def test_bad_values_are_refused() -> None:
     with pytest.raises(ValidationError, match="decay_steps"):
         Schedule(decay_steps=0)
+
+
+def test_decay_over_the_last_share_of_a_run() -> None:
+    schedule = Schedule(warmup_steps=5, decay_fraction=0.25).over(100, 180)
+    assert schedule == Schedule(warmup_steps=5, decay_start=160, decay_steps=20)
+    assert schedule.factor(159) == schedule.factor(160) == 1
+    assert schedule.factor(179) == pytest.approx((1 / 20) ** 2)  # the last step still moves
+    assert Schedule(decay_start=7).over(0, 80) == Schedule(decay_start=7)
+    assert Schedule(decay_fraction=0.1).over(0, 1).factor(0) == 1
+    with pytest.raises(ValidationError, match="give one of them"):
+        Schedule(decay_fraction=0.5, decay_start=3)
