@@ -37,6 +37,7 @@ class Fitting:
         self.valid_verdict: Verdict | None = None
         self.run_directory = trainer.run
         self.recent = metrics.Collector(limit=_RECENT_ROWS)  # predictions made in passing, of this epoch
+        self._resumed_at: int | None = None  # where in the epoch of `recent` this run was taken up
         self.diverged = False
         self.seconds, self.timed_rows, self._steps_here = 0.0, 0, 0
         self._clock = 0.0
@@ -73,11 +74,12 @@ class Fitting:
         self.schedule = self.settings.schedule.over(place.first_step, last)
         left = last - place.step
         with progress("training", max(left, 0), self.trainer.quiet) as bar:
-            while not (self._finished() or stop.requested or self.diverged):
+            while not (self.trainer.finished or stop.requested or self.diverged):
                 self._epoch(stop, bar)
 
     def _epoch(self, stop: StopRequest, bar: Bar) -> None:
         place = self.trainer.progress
+        self._resumed_at = place.step if place.batch else None
         if place.batch == 0:
             self.recent = metrics.Collector(limit=_RECENT_ROWS)
         self.trainer.model.train()
@@ -91,7 +93,7 @@ class Fitting:
                     place.end_epoch()
                 self._after_step()
                 self._clock = time.perf_counter()
-                if stop.requested or place.batch == 0 or self._finished():
+                if stop.requested or place.batch == 0 or self.trainer.finished:
                     return
 
     def _train_on(self, batch: Batch, bar: Bar) -> None:
@@ -118,7 +120,7 @@ class Fitting:
         """Evaluate and write checkpoints where they are due."""
         place, settings = self.trainer.progress, self.settings
         due = place.step % settings.evaluate_every == 0 if settings.evaluate_every else place.batch == 0
-        best = self.valid is not None and (due or self._finished()) and self._evaluate()
+        best = self.valid is not None and (due or self.trainer.finished) and self._evaluate()
         every = settings.checkpoint_every
         if best or (every and place.step % every == 0):
             self._keep(best)
@@ -151,12 +153,6 @@ class Fitting:
         if self.valid is not None and self.valid_metrics is None:
             self.valid_metrics, self.valid_verdict = self.trainer.assess(self.valid)
 
-    def _finished(self) -> bool:
-        place, settings = self.trainer.progress, self.settings
-        enough = settings.max_steps is not None and place.step - place.first_step >= settings.max_steps
-        stale = settings.early_stopping is not None and place.stale >= settings.early_stopping
-        return enough or stale or place.epoch - place.first_epoch >= settings.epochs
-
     def _total_steps(self) -> int:
         steps = self.settings.epochs * len(self.loader)
         return min(steps, self.settings.max_steps or steps)
@@ -172,7 +168,9 @@ class Fitting:
         predictions = torch.sigmoid(torch.from_numpy(logits)).numpy()
         names = [label.name for label in self.trainer.model.schema.labels]
         train = metrics.evaluate(labels, predictions, names, weight)
-        train["log_loss"] = place.epoch_loss
+        train["epoch_loss"] = place.epoch_loss  # survives a resume; all else is of the rows seen here
+        if self._resumed_at is not None:
+            train["rows_reason"] = f"only the rows since step {self._resumed_at}, where this run was resumed"
         verdict = "diverged" if self.diverged else self.valid_verdict or judge(predictions, labels)
         return {
             "train": {**train, "steps": place.step, "epochs": place.epoch, "best_step": place.best_step},

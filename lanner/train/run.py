@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from lanner import storage
@@ -17,7 +18,7 @@ def train(recipe: Recipe, quiet: bool = False) -> dict[str, Any]:
     """Train as `recipe` says, evaluate on the test rows where there are some, and return (and write) the result.
 
     The same as building the model (with the recipe's seed) and a `Trainer` by hand. Raises ConfigError for a missing
-    or occupied directory before anything is read.
+    or occupied directory before anything is read. Resuming a finished run gives its result again.
     """
     if recipe.data is None:
         raise ConfigError("the recipe names no dataset: give data=DATASET")
@@ -31,6 +32,8 @@ def train(recipe: Recipe, quiet: bool = False) -> dict[str, Any]:
     if run is not None:
         if recipe.resume and run.last() is not None:
             trainer.resume(run.path)
+            if trainer.finished and (result := _finished(run, trainer.progress.step, quiet)) is not None:
+                return result
         storage.write_text(run.file("recipe.yaml"), recipe.to_yaml())
     result = trainer.fit(dataset.train, dataset.valid)
     result = {**result, "test": None}
@@ -40,6 +43,14 @@ def train(recipe: Recipe, quiet: bool = False) -> dict[str, Any]:
     if run is not None:
         run.write_result(result)
     return result
+
+
+def _finished(run: RunDirectory, step: int, quiet: bool) -> dict[str, Any] | None:
+    """The result of a run that ended at `step`; None when it was never written."""
+    if not quiet:
+        print(f"already finished at step {step}; raise epochs or max_steps to go on", file=sys.stderr)
+    result = run.read_result()
+    return result if result is not None and result["train"]["steps"] == step else None
 
 
 def _run_directory(recipe: Recipe) -> RunDirectory | None:

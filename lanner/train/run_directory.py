@@ -68,6 +68,13 @@ class RunDirectory:
     def write_result(self, result: dict[str, Any]) -> None:
         storage.write_text(self.file("result.json"), json.dumps(result, indent=2, allow_nan=False) + "\n")
 
+    def read_result(self) -> dict[str, Any] | None:
+        """What `write_result` wrote; None when the run has no result yet."""
+        if not storage.exists(self.file("result.json")):
+            return None
+        result: dict[str, Any] = json.loads(storage.read_text(self.file("result.json")))
+        return result
+
     def _named(self, name: str) -> int | None:
         if not storage.exists(self.file(name)):
             return None

@@ -101,6 +101,8 @@ class Trainer:
     def fit(self, train: Split, valid: Split | None = None) -> dict[str, Any]:
         """Train, and return metrics, speed and verdict.
 
+        The "train" metrics are of predictions made in passing in the last epoch (of its last million or so rows), of
+        those since the resume where it was taken up in its midst; "epoch_loss" is the mean loss of the whole epoch.
         With validation rows the model ends with the weights of the best step where those were kept (in `out`, or
         because `early_stopping` is set). Called again it trains `epochs` more; after `resume` it goes on. Ctrl-C and
         SIGTERM finish the step, write a checkpoint into `out` and raise KeyboardInterrupt. A loss that is not finite
@@ -111,6 +113,14 @@ class Trainer:
                 self.model.schema.require_same(split.schema, "the model", split.name)
         self._dataset = train.name.rpartition("/")[0] or None
         return Fitting(self, train, valid).run()
+
+    @property
+    def finished(self) -> bool:
+        """True when `epochs`, `max_steps` or `early_stopping` leaves a resumed `fit` nothing to do."""
+        place, settings = self.progress, self.settings
+        enough = settings.max_steps is not None and place.step - place.first_step >= settings.max_steps
+        stale = settings.early_stopping is not None and place.stale >= settings.early_stopping
+        return enough or stale or place.epoch - place.first_epoch >= settings.epochs
 
     def predict(self, split: Split, batch_size: int | None = None) -> NDArray[np.float32]:
         """Probabilities in row order, float32: [N] for one label, [N, L] for several."""

@@ -66,8 +66,8 @@ def test_resume_continues_exactly(dataset: Make, tmp_path: Path, optimizer: Any,
     train(parse({**cut, "max_steps": 27}), quiet=True)  # in the middle of the second epoch
     resumed = train(parse({**cut, "resume": True}), quiet=True)
     assert losses(tmp_path / "cut") == pytest.approx(losses(tmp_path / "whole"), abs=1e-6)
-    for part in ("train", "test"):
-        assert resumed[part]["log_loss"] == pytest.approx(whole[part]["log_loss"], abs=1e-6)
+    for part, metric in (("train", "epoch_loss"), ("test", "log_loss")):
+        assert resumed[part][metric] == pytest.approx(whole[part][metric], abs=1e-6)
 
 
 def test_kill_9_in_mid_epoch(dataset: Make, tmp_path: Path) -> None:
@@ -168,6 +168,33 @@ def test_resume_refuses_what_must_not_change(dataset: Make, tmp_path: Path) -> N
         train(parse({**values, "resume": True, "model": {**SMALL, "top": [9, 1]}}), quiet=True)
     with pytest.raises(DataError, match="neither a checkpoint nor a run"):
         Trainer(DLRM(data.schema)).resume(tmp_path)
+
+
+def test_the_training_metrics_after_a_resume_are_of_the_same_rows(dataset: Make, tmp_path: Path) -> None:
+    data = dataset(train=640)
+    values = recipe(data, tmp_path / "run", epochs=1)
+    train(parse({**values, "max_steps": 15}), quiet=True)
+    row = train(parse({**values, "resume": True}), quiet=True)["train"]
+    assert row["rows"] == 640 - 15 * 32
+    assert "since step 15" in row["rows_reason"]
+    rest = {step: loss for step, loss in losses(tmp_path / "run").items() if step > 15}
+    assert row["log_loss"] == pytest.approx(sum(rest.values()) / len(rest), abs=1e-6)
+    assert row["epoch_loss"] != pytest.approx(row["log_loss"], abs=1e-4)
+
+
+def test_resuming_a_finished_run_leaves_it_as_it_is(
+    dataset: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = dataset(valid=100)
+    values = recipe(data, tmp_path / "run", epochs=1)
+    first = train(parse(values), quiet=True)
+    before = {name: (tmp_path / "run" / name).read_bytes() for name in ("result.json", "recipe.yaml", "metrics.jsonl")}
+    assert train(parse({**values, "resume": True})) == first
+    assert f"already finished at step {first['train']['steps']}; raise epochs or max_steps" in capsys.readouterr().err
+    assert before == {name: (tmp_path / "run" / name).read_bytes() for name in before}
+    (tmp_path / "run" / "result.json").unlink()  # killed before it was written
+    assert train(parse({**values, "resume": True}), quiet=True)["test"] == first["test"]
+    assert (tmp_path / "run" / "result.json").is_file()
 
 
 def test_a_finished_run_can_be_prolonged(dataset: Make, tmp_path: Path) -> None:
