@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -12,6 +13,8 @@ from typing import IO, Any
 
 import fsspec
 from fsspec.core import url_to_fs
+
+from lanner.errors import ConfigError
 
 
 def is_local(uri: str | os.PathLike[str]) -> bool:
@@ -116,6 +119,28 @@ def publish(uri: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     with fs.transaction, fs.open(path, mode) as file:
         yield file
     url_to_fs(os.fspath(uri))[0].invalidate_cache()
+
+
+@contextmanager
+def locked(file: Path, what: str) -> Iterator[None]:
+    """Hold the local lock `file` against other processes while the block runs; it is removed at the end.
+
+    The system lets go of it when the process dies, however that comes. Raises ConfigError saying that another run is
+    writing to `what` where the lock is held.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            taken = os.path.samestat(os.fstat(lock.fileno()), file.stat())
+        except (BlockingIOError, FileNotFoundError):
+            taken = False  # held, or removed by its last holder just now
+        if not taken:
+            raise ConfigError(f"{what}: another run is writing there")
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
 
 
 def write_text(uri: str | os.PathLike[str], text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -11,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lanner import storage
-from lanner.errors import ConfigError
 
 NAME = ".prep"
 
@@ -24,11 +22,7 @@ def scratch_folder(out: str, given: str | None = None) -> Iterator[Path]:
     """
     folder = scratch_path(out, given)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ConfigError(f"{out}: another run of prep is writing there") from error
+    with storage.locked(folder / "lock", out):
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
 

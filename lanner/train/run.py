@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 from lanner import storage
@@ -13,6 +14,9 @@ from lanner.train.recipe import Recipe
 from lanner.train.run_directory import RunDirectory
 from lanner.train.trainer import Trainer
 
+LOCK = ".lock"
+"""File of a run directory that is locked while a run writes there."""
+
 
 def train(recipe: Recipe, quiet: bool = False) -> dict[str, Any]:
     """Train as `recipe` says, evaluate on the test rows where there are some, and return (and write) the result.
@@ -22,6 +26,14 @@ def train(recipe: Recipe, quiet: bool = False) -> dict[str, Any]:
     """
     if recipe.data is None:
         raise ConfigError("the recipe names no dataset: give data=DATASET")
+    with ExitStack() as held:
+        if recipe.out is not None and storage.is_local(recipe.out):
+            held.enter_context(storage.locked(storage.local_path(recipe.out) / LOCK, recipe.out))
+        return _train(recipe, quiet)
+
+
+def _train(recipe: Recipe, quiet: bool) -> dict[str, Any]:
+    assert recipe.data is not None
     run = _run_directory(recipe)
     dataset = Dataset.open(recipe.data)
     if dataset.train is None or not dataset.train.rows:
