@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from lanner.errors import ConfigError
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to standard output.")]
 
 people = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """Around checks of option values alone: what they find is wrong usage (exit code 2), not a failure."""
+    try:
+        yield
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def print_json(value: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lanner.cli.console import Json, people, print_json
+from lanner.cli.console import Json, people, print_json, usage
 from lanner.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ def perf(
         from lanner.perf import Settings, report, run
     except ImportError as error:
         raise MissingExtraError("lanner perf", "perf") from error
-    if concurrency and rate:
-        raise ConfigError("give --concurrency (closed loop) or --rate (open loop), not both")
     options: dict[str, object] = {
         "name": name, "url": url, "protocol": protocol, "version": model_version, "batch": batch, "poisson": poisson,
         "duration": duration, "warmup": warmup, "timeout": timeout, "form": form, "data": data, "skew": skew,
-        "seed": seed, "latency_limit": latency_limit, "shapes": _shapes(shape or []),
+        "seed": seed, "latency_limit": latency_limit,
     }  # fmt: skip
-    settings = Settings.parse({**options, **_loop(concurrency, rate), **_ranges(random_range or [])})
+    with usage():
+        inputs = {"shapes": _shapes(shape or []), **_ranges(random_range or [])}
+        settings = Settings.parse({**options, **_loop(concurrency, rate), **inputs})
     stop = _Stop()
     result = run(settings, stop.asked, lambda level: _progress(level, settings))
     _show(result)
@@ -98,9 +98,11 @@ class _Stop:
 def _loop(concurrency: str | None, rate: str | None) -> dict[str, object]:
     from lanner.perf import parse_levels
 
-    if rate:
+    if concurrency is not None and rate is not None:
+        raise ConfigError("give --concurrency (closed loop) or --rate (open loop), not both")
+    if rate is not None:
         return {"rates": parse_levels(rate, "--rate")}
-    return {"concurrency": parse_levels(concurrency or "1", "--concurrency")}
+    return {"concurrency": parse_levels("1" if concurrency is None else concurrency, "--concurrency")}
 
 
 def _ranges(texts: list[str]) -> dict[str, object]:

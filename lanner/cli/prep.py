@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lanner.cli.console import Json, people, print_json, print_table
+from lanner.cli.console import Json, people, print_json, print_table, usage
 
 if TYPE_CHECKING:
     from lanner.prep.summary import PrepSummary
@@ -17,23 +17,27 @@ Option = typer.Option
 def prep(
     files: Annotated[list[str], typer.Argument(help="Files and globs, local or any fsspec URI, read in this order.")],
     out: Annotated[str, Option(help="Dataset directory to write, local or any fsspec URI.")],
-    source: Annotated[str, Option(help="Kind of input: criteo, csv or parquet.")] = "criteo",
+    source: Annotated[Literal["criteo", "csv", "parquet"], Option(help="Kind of input.")] = "criteo",
     schema: Annotated[str | None, Option(help="Schema file (YAML); Criteo logs have a default.")] = None,
-    split: Annotated[str | None, Option(help="none, sequential, random, time or file [default: sequential].")] = None,
+    split: Annotated[
+        Literal["none", "sequential", "random", "time", "file"] | None, Option(help="[default: sequential]")
+    ] = None,
     valid: Annotated[str | None, Option(help="Fraction, number of rows, start time or glob [default: 0.1].")] = None,
     test: Annotated[str | None, Option(help="The same for the test split [default: 0.1].")] = None,
     seed: Annotated[int, Option(help="Seed of a random split.")] = 0,
     time: Annotated[str | None, Option(help="Time column, for a split by time.")] = None,
-    fit: Annotated[str, Option(help="Count values on the training rows only (train) or on all rows (all).")] = "train",
+    fit: Annotated[
+        Literal["train", "all"], Option(help="Count values on the training rows only (train) or on all rows (all).")
+    ] = "train",
     tolerant: Annotated[bool, Option("--tolerant", help="Drop bad rows to rejects.tsv instead of stopping.")] = False,
-    rows: Annotated[int | None, Option(help="Stop after this many rows.")] = None,
+    rows: Annotated[int | None, Option(min=1, help="Stop after this many rows.")] = None,
     min_count: Annotated[int | None, Option(help="Values seen less often share the unknown id [default: 15].")] = None,
     max_size: Annotated[int | None, Option(help="Keep only the most frequent values of each table.")] = None,
     unknown_buckets: Annotated[int | None, Option(help="Ids that unknown values are hashed to.")] = None,
     hash_size: Annotated[int | None, Option(help="Hash into this many ids, without vocabularies.")] = None,
     transform: Annotated[str | None, Option(help="Transform of every number [default: log1p_clip0].")] = None,
     using: Annotated[str | None, Option(help="Encode with the schema and vocabularies of this dataset.")] = None,
-    dense_type: Annotated[str, Option(help="float32 or float16.")] = "float32",
+    dense_type: Annotated[Literal["float32", "float16"], Option(help="Type of the stored numbers.")] = "float32",
     labelled: Annotated[bool, Option(help="Whether the input has its label columns.")] = True,
     numeric: Annotated[int, Option(help="criteo: number of integer columns.")] = 13,
     categorical: Annotated[int, Option(help="criteo: number of hexadecimal columns.")] = 26,
@@ -52,6 +56,8 @@ def prep(
     Example: lanner prep --source criteo day_0.gz day_1.gz --out criteo --valid 0.1 --test 0.1
     """
     from lanner.prep import prepare
+    from lanner.prep.plan import memory_bytes
+    from lanner.prep.split import SplitPlan
 
     reading: dict[str, Any] = {
         "time": time, "labelled": labelled, "numeric": numeric, "categorical": categorical, "header": header,
@@ -60,15 +66,22 @@ def prep(
     }  # fmt: skip
     if null:
         reading["null"] = tuple(null)
+    with usage():
+        SplitPlan(split, share(split, valid), share(split, test), seed)
+        memory_bytes(memory)
     choices: dict[str, Any] = {
         "split": split, "valid": share(split, valid), "test": share(split, test), "seed": seed, "fit": fit,
         "min_count": min_count, "max_size": max_size, "unknown_buckets": unknown_buckets, "hash_size": hash_size,
         "transform": transform, "dense_type": dense_type,
     }  # fmt: skip
-    summary = prepare(
-        files, out, source, schema, tolerant=tolerant, rows=rows, using=using, memory=memory, overwrite=overwrite,
-        scratch=scratch, **choices, **reading,
-    )  # fmt: skip
+    try:
+        summary = prepare(
+            files, out, source, schema, tolerant=tolerant, rows=rows, using=using, memory=memory, overwrite=overwrite,
+            scratch=scratch, **choices, **reading,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        people.print("interrupted; run the same command again to go on")
+        raise typer.Exit(130) from None
     if json:
         print_json(summary.to_dict())
     else:

@@ -58,12 +58,10 @@ def test_failed_requests_are_listed_apart(protocol: str, stub: Stub) -> None:
 
 
 def test_the_wrong_protocol_is_told() -> None:
-    with grpc_stub(Behaviour()) as url:
-        with pytest.raises(ServerError, match=r"this does not answer as HTTP/1\.1: is it the gRPC port\?$"):
-            run(_settings(url, "http", concurrency=(1,)))
-    with http_stub(Behaviour()) as url:
-        with pytest.raises(ServerError, match=r"this answers as HTTP/1\.1, not gRPC: is it the HTTP port\?$"):
-            run(_settings(url, "grpc", concurrency=(1,)))
+    with grpc_stub(Behaviour()) as url, pytest.raises(ServerError, match=r"as HTTP/1\.1: is it the gRPC port\?$"):
+        run(_settings(url, "http", concurrency=(1,)))
+    with http_stub(Behaviour()) as url, pytest.raises(ServerError, match=r"not gRPC: is it the HTTP port\?$"):
+        run(_settings(url, "grpc", concurrency=(1,)))
 
 
 def _freezing(every: float, freeze: float) -> Callable[[], float]:

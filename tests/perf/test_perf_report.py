@@ -9,11 +9,20 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+import typer
+from click.testing import Result
 from perf_stub import Behaviour, http_stub
 from typer.testing import CliRunner
 
+from lanner.cli.perf import perf
 from lanner.perf import Report, Settings, report, run
 from lanner.perf.tables import notes, text
+
+
+def command(*words: str) -> Result:
+    app = typer.Typer()
+    app.command()(perf)
+    return CliRunner().invoke(app, list(words))
 
 
 @pytest.fixture(scope="module")
@@ -92,16 +101,28 @@ def test_cells(value: float | None, expected: str) -> None:
     assert text(value) == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--concurrency 0", "--concurrency '0': expected N"),
+        ("--concurrency 2 --rate 10", "give --concurrency (closed loop) or --rate (open loop), not both"),
+        ("--concurrency 1.5", "concurrency.0"),
+        ("--rate x", "--rate 'x'"),
+        ("--duration 0", "duration"),
+        ("--range 3", "--range '3'"),
+        ("--protocol tcp", "tcp"),
+    ],
+)
+def test_wrong_options_are_wrong_usage(words: str, expected: str) -> None:
+    done = command("ctr", *words.split())
+    assert done.exit_code == 2
+    assert expected in " ".join(done.stderr.replace("│", " ").split())
+
+
 def test_the_command(tmp_path: Path) -> None:
-    import typer
-
-    from lanner.cli.perf import perf
-
-    app = typer.Typer()
-    app.command()(perf)
     with http_stub(Behaviour()) as url:
         words = ["ctr", "--url", url, "--protocol", "http", "--batch", "2", "--concurrency", "1:2"]
-        done = CliRunner().invoke(app, [*words, "--duration", "0.2", "--warmup", "0", "--json", "--out", str(tmp_path)])
+        done = command(*words, "--duration", "0.2", "--warmup", "0", "--json", "--out", str(tmp_path))
     assert done.exit_code == 0, done.output
     values = json.loads(done.stdout)
     assert [level["load"] for level in values["levels"]] == [1, 2]

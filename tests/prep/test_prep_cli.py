@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -56,6 +57,34 @@ def test_csv_options(tmp_path: Path) -> None:
     found = json.loads(run(str(tmp_path / "logs.csv"), *words.split(), *folders))
     assert found["rows"] == {"train": 2}
     assert found["features"][0]["missing"] == {"train": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--split weekly", "weekly"),
+        ("--split random", "split random: give valid, test or both"),
+        ("--valid lots", "valid is 'lots'"),
+        ("--memory much", "memory 'much'"),
+        ("--rows 0", "greater than or equal to 1"),
+        ("--source json", "json"),
+    ],
+)
+def test_wrong_options_are_wrong_usage(tmp_path: Path, words: str, expected: str) -> None:
+    logs = write(tmp_path / "logs.tsv", make_rows(5))
+    done = CliRunner().invoke(app, [str(logs), "--out", str(tmp_path / "out"), *words.split()])
+    assert done.exit_code == 2
+    assert expected in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module("lanner.prep"), "prepare", stop)
+    done = CliRunner().invoke(app, ["logs.tsv", "--out", str(tmp_path)])
+    assert done.exit_code == 130
+    assert "interrupted; run the same command again to go on" in " ".join(done.stderr.split())
 
 
 def test_shares_are_numbers_where_they_look_like_it() -> None:
