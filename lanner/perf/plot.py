@@ -59,9 +59,8 @@ def _percentiles(axes: Axes, levels: list[Level], report: Report) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
     else:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.12 * max(values, default=1.0))
     axes.set_xlim(0, 1.08 * max(throughput, default=1.0))
-    axes.margins(y=0.12)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set(title=f"Latency against throughput (numbers: {report.load_name})", xlabel="rows/s", ylabel="ms")
     axes.grid(alpha=0.3)
