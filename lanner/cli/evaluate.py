@@ -28,7 +28,7 @@ def evaluate(
         print_json(result)
     names = ["auc", "log_loss", "normalized_entropy", "calibration", "rows"]
     print_table(split, names, [[result.get(name) for name in names]])
-    for reason in dict.fromkeys(value for key, value in result.items() if key.endswith("_reason")):
+    for reason in dict.fromkeys(value for key, value in result.items() if key.endswith(("_reason", "_note"))):
         people.print(reason, markup=False)
     if not result["healthy"]:
         people.print(f"warning: {EXPLANATIONS[result['verdict']]}", style="bold yellow", markup=False)

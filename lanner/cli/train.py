@@ -43,7 +43,7 @@ def _report(result: dict[str, Any]) -> None:
     found = {name: result[name] for name in ("train", "valid", "test") if result[name]}
     print_table("result", ["rows of", *names], [[name, *(row.get(n) for n in names)] for name, row in found.items()])
     for name, row in found.items():
-        for reason in dict.fromkeys(value for key, value in row.items() if key.endswith("_reason")):
+        for reason in dict.fromkeys(value for key, value in row.items() if key.endswith(("_reason", "_note"))):
             people.print(f"{name}: {reason}", markup=False)
     if result["samples_per_second"]:
         people.print(f"{result['samples_per_second']:,.0f} samples/s")

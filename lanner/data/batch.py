@@ -47,13 +47,13 @@ class Bags:
         elif self.offsets is not None:
             self._check_offsets(self.offsets, values)
         elif values % len(self.names):
-            raise DataError(f"bags: {values} one-hot ids do not divide among {len(self.names)} features")
+            raise DataError(f"bags: {values} one-hot ids do not divide among {_counted(self.names)}")
 
     def _check_offsets(self, offsets: Tensor, values: int) -> None:
         _check_integers("offsets", offsets)
         features = len(self.names)
         if (offsets.numel() - 1) % features or not offsets.numel():
-            raise DataError(f"bags: {offsets.numel()} offsets; expected F*B + 1 for F = {features} features")
+            raise DataError(f"bags: {offsets.numel()} offsets; expected F*B + 1 for F = {_counted(self.names)}")
         if int(offsets[0]) != 0:
             raise DataError(f"bags of feature {self.names[0]!r}: offsets start at {int(offsets[0])}, expected 0")
         falling = torch.nonzero(offsets[1:] < offsets[:-1])
@@ -74,7 +74,7 @@ class Bags:
         """Bags from per-bag lengths (F*B, feature-major) instead of offsets; raises DataError like `validate`."""
         _check_integers("lengths", lengths)
         if lengths.numel() % max(len(names), 1):
-            raise DataError(f"bags: {lengths.numel()} lengths do not divide among {len(names)} features")
+            raise DataError(f"bags: {lengths.numel()} lengths do not divide among {_counted(names)}")
         negative = torch.nonzero(lengths < 0)
         if names and negative.numel():
             feature, sample = divmod(int(negative[0]), lengths.numel() // len(names))
@@ -86,6 +86,10 @@ class Bags:
         bags = Bags(names, values, offsets, weights)
         bags.validate()
         return bags
+
+
+def _counted(names: tuple[str, ...]) -> str:
+    return f"{len(names)} features ({', '.join(names)})"
 
 
 def _check_integers(what: str, tensor: Tensor) -> None:

@@ -76,8 +76,8 @@ class ServedModel:
         return parts, Timing(merged - begun, scored - merged, time.perf_counter_ns() - scored)
 
     def score(self, dense: np.ndarray, bags: Bags) -> np.ndarray:
-        """Scores float32 [B, L] of a batch."""
-        embedded = self.embedding.lookup(bags).numpy() if bags.names else np.empty((len(dense), 0), np.float32)
+        """Scores float32 [B, L] of a batch; DataError naming the feature where the bags do not fit together."""
+        embedded = self.embedding(bags).numpy() if bags.names else np.empty((len(dense), 0), np.float32)
         return self.graph(dense, embedded)
 
 

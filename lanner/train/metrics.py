@@ -19,6 +19,9 @@ Floats = NDArray[np.float64]
 CLIP = 1e-7
 """Log-loss takes a probability no nearer to 0 or 1 than this: a float32 sigmoid reaches both ends."""
 
+SOFT_NOTE = "labels between 0 and 1 count in AUC as y of a positive and 1 - y of a negative"
+"""What `summary` says where any label is soft."""
+
 _LOWER_IS_BETTER = ("log_loss", "normalized_entropy")
 
 
@@ -63,12 +66,14 @@ def summary(labels: ArrayLike, probabilities: ArrayLike, weight: ArrayLike | Non
 
     "auc", "log_loss", "normalized_entropy" (log-loss divided by that of the mean label), "calibration" (mean
     prediction divided by mean label) and "rows". What is undefined or not finite is None, and "<metric>_reason" says
-    why.
+    why. Where labels lie between 0 and 1, "auc_note" says how AUC counts them.
     """
     y, p = np.asarray(labels, dtype=np.float64).reshape(-1), np.asarray(probabilities).reshape(-1)
     if len(y) != len(p):
         raise ValueError(f"{len(p)} predictions for {len(y)} labels")
     result: dict[str, Any] = {"rows": len(y)}
+    if ((y > 0) & (y < 1)).any():
+        result["auc_note"] = SOFT_NOTE
     reason = _nothing_to_measure(y, p, weight)
     if reason is not None:
         return _undefined(result, ("auc", "log_loss", "normalized_entropy", "calibration"), reason)
