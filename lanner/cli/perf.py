@@ -134,8 +134,10 @@ def _shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _progress(level: Level, settings: Settings) -> None:
+    from lanner.perf.tables import text
+
     kind = "rate" if settings.rates else "concurrency"
-    p99 = f", p99 {level.latency.p99:.3g} ms" if level.latency else ""
+    p99 = f", p99 {text(level.latency.p99)} ms" if level.latency else ""
     people.print(f"{kind} {level.load:g}: {level.rows_per_s:,.0f} rows/s{p99}, {level.errors} errors", markup=False)
 
 
@@ -150,16 +152,22 @@ def _show(report: Report) -> None:
         people.print(note, markup=False)
 
 
+FRAME = 2
+"""Blanks around the columns of a table."""
+
+
 def _table(title: str, titles: list[str], rows: list[list[Cell]]) -> None:
-    """A table without frames: eleven columns must fit in a terminal."""
+    """A table without frames, in parts where the terminal is too narrow: a figure cut short would be a wrong one."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from lanner.perf.tables import text
+    from lanner.perf.tables import fitted, text
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in titles:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for cells in rows:
-        table.add_row(*map(text, cells))
-    people.print(table)
+    for part, (headings, body) in enumerate(fitted(titles, rows, people.width - FRAME)):
+        first = title if part == 0 else None
+        table = Table(title=first, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=0)
+        for heading in headings:
+            table.add_column(heading, justify="right", no_wrap=True)
+        for cells in body:
+            table.add_row(*map(text, cells))
+        people.print(table)

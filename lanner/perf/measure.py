@@ -15,7 +15,7 @@ from lanner.perf.load import ClosedLoop, Load, OpenLoop
 from lanner.perf.model import Model, describe
 from lanner.perf.results import Level, Report
 from lanner.perf.settings import Settings
-from lanner.perf.statistics import Breakdown, Counters, Latency, spread, tally
+from lanner.perf.statistics import Breakdown, Counters, Latency, growth, spread, tally
 
 DRAIN_SECONDS = 2.0
 """How long an interrupted run still waits for what is under way."""
@@ -164,6 +164,7 @@ def _evaluate(
         breakdown=Breakdown.of(times, server),
         rows_per_execution=server.rows / server.executions if server and server.executions > 0 else None,
         server_failures=server.count["fail"] if server else None,
+        growth=growth(times),
         spread=spread(times[:, 4], start, last),
         client_cpu=client_cpu,
     )

@@ -15,7 +15,8 @@ class Level(BaseModel):
 
     `load` is the concurrency or the rate; `requests` are good ones, `errors` failed ones, which count in nothing
     else; `unanswered` were sent or planned but given up after the time limit. `client_cpu` is the share of one core
-    the client used: near 1 it is the client that limits the throughput. `spread` tells how unsteady the rate was.
+    the client used: near 1 it is the client that limits the throughput. `spread` tells how unsteady the rate was,
+    `growth` by how many seconds the median latency grew from the first to the last third of the requests.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -32,6 +33,7 @@ class Level(BaseModel):
     rows_per_execution: float | None
     server_failures: int | None
     spread: float
+    growth: float = 0.0
     client_cpu: float
 
 

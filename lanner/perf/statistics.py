@@ -122,6 +122,18 @@ def spread(moments: npt.NDArray[np.float64], start: float, end: float, parts: in
     return float((counts.max() - counts.min()) / counts.mean()) if counts.sum() else 0.0
 
 
+def growth(times: npt.NDArray[np.float64]) -> float:
+    """Seconds by which the median latency of the last third of requests [n, 5], by planned time, exceeds the first's.
+
+    Under a steady rate that a server can take it stays near 0; otherwise it grows with the time measured.
+    """
+    if len(times) < 3:
+        return 0.0
+    ordered = times[np.argsort(times[:, 0], kind="stable")]
+    latency, third = ordered[:, 4] - ordered[:, 0], len(times) // 3
+    return float(np.median(latency[-third:]) - np.median(latency[:third]))
+
+
 def tally(texts: Sequence[str]) -> dict[str, int]:
     """How often each error occurred, most frequent first."""
     counts: dict[str, int] = {}

@@ -16,6 +16,12 @@ PARTS = {
 }
 """The parts of the mean latency, in the order in which a request passes them."""
 
+BACKLOG = 0.05
+"""An open loop's latency that grows by more than this share of the window is a backlog: about 8 % too many requests."""
+
+ANSWERED = 0.8
+"""Where a smaller share of an open loop's requests gets a good answer, the rate was not achieved."""
+
 Cell = float | int | None
 
 LOAD_TITLES = {"concurrency": "conc", "rate": "rate"}
@@ -56,6 +62,22 @@ def parts_table(report: Report) -> tuple[list[str], list[list[Cell]]]:
     return [LOAD_TITLES[report.load_name], *titles], _select(report, names)
 
 
+def fitted(titles: list[str], rows: list[list[Cell]], width: int) -> list[tuple[list[str], list[list[Cell]]]]:
+    """A table as one or more whose columns, with a blank between them, take at most `width` characters.
+
+    Each begins with the first column, so that rows can be told apart.
+    """
+    widths = [max(map(len, (titles[at], *(text(cells[at]) for cells in rows)))) for at in range(len(titles))]
+    groups, taken = [[0]], widths[0]
+    for at in range(1, len(titles)):
+        if taken + 1 + widths[at] > width and len(groups[-1]) > 1:
+            groups.append([0])
+            taken = widths[0]
+        groups[-1].append(at)
+        taken += 1 + widths[at]
+    return [([titles[at] for at in group], [[cells[at] for at in group] for cells in rows]) for group in groups]
+
+
 def text(cell: Cell) -> str:
     """A figure for people: milliseconds to a hundredth, large numbers whole."""
     if cell is None:
@@ -77,7 +99,12 @@ def notes(report: Report) -> list[str]:
         found.append("interrupted: the last level is shorter than asked for, and later ones are missing")
     for level in report.levels:
         place = f"{report.load_name} {level.load:g}"
-        found += [f"{place}: {count:,} x {text}" for text, count in list(level.error_texts.items())[:3]]
+        found += [f"{place}: {count:,} x {error}" for error, count in list(level.error_texts.items())[:3]]
+        if report.settings.rates and _behind(level, report.settings.duration):
+            found.append(
+                f"{place}: the server cannot keep up with {level.load:,g} requests/s; "
+                f"it answered {text(level.requests_per_s)} a second"
+            )
         if level.unanswered:
             found.append(f"{place}: {level.unanswered:,} requests were given up unanswered")
         if level.client_cpu > 0.9:
@@ -87,11 +114,17 @@ def notes(report: Report) -> list[str]:
     return found
 
 
+def _behind(level: Level, duration: float) -> bool:
+    """Whether an open loop asked for more than the server can answer."""
+    asked = level.requests + level.errors + level.unanswered
+    return level.growth > BACKLOG * duration or level.requests < ANSWERED * asked
+
+
 def _best(report: Report) -> str:
     limit, best = report.settings.latency_limit, report.best
     if best is None or best.latency is None:
         return f"no level keeps p99 within {limit:g} ms"
     return (
         f"highest throughput with p99 within {limit:g} ms: {best.rows_per_s:,.0f} rows/s "
-        f"at {report.load_name} {best.load:g} (p99 {best.latency.p99:.3g} ms)"
+        f"at {report.load_name} {best.load:g} (p99 {text(best.latency.p99)} ms)"
     )

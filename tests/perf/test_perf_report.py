@@ -14,9 +14,9 @@ from click.testing import Result
 from perf_stub import Behaviour, http_stub
 from typer.testing import CliRunner
 
-from lanner.cli.perf import perf
+from lanner.cli.perf import _show, perf
 from lanner.perf import Report, Settings, report, run
-from lanner.perf.tables import notes, text
+from lanner.perf.tables import fitted, notes, text
 
 
 def command(*words: str) -> Result:
@@ -95,10 +95,64 @@ def test_a_run_without_levels_is_still_reported(measured: Report, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(None, "-"), (12, "12"), (1234567, "1,234,567"), (0.1234, "0.12"), (12.34, "12.3"), (1234.5, "1,234")],
+    [
+        (None, "-"),
+        (12, "12"),
+        (1234567, "1,234,567"),
+        (0.1234, "0.12"),
+        (12.34, "12.3"),
+        (1234.5, "1,234"),
+        (4140.2, "4,140"),
+    ],
 )
 def test_cells(value: float | None, expected: str) -> None:
     assert text(value) == expected
+
+
+def test_an_open_loop_says_that_the_server_cannot_keep_up(measured: Report) -> None:
+    settings = measured.settings.model_copy(update={"concurrency": (), "rates": (1000.0,), "duration": 2.0})
+    base = measured.levels[0].model_copy(
+        update={"load": 1000.0, "requests": 2000, "errors": 0, "unanswered": 0, "growth": 0.01, "requests_per_s": 640.0}
+    )
+
+    def said(**changes: float) -> str:
+        level = base.model_copy(update=changes)
+        return " ".join(notes(measured.model_copy(update={"settings": settings, "levels": [level]})))
+
+    complaint = "rate 1000: the server cannot keep up with 1,000 requests/s; it answered 640 a second"
+    assert complaint not in said()
+    assert complaint in said(growth=0.2)
+    assert complaint in said(requests=1000, errors=1000)
+    assert complaint in said(requests=1000, unanswered=1000)
+    closed = measured.model_copy(update={"levels": [base.model_copy(update={"growth": 1.0})]})
+    assert "keep up" not in " ".join(notes(closed))
+
+
+def test_a_narrow_terminal_gets_every_figure(
+    measured: Report, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    assert measured.levels[0].latency is not None
+    latency = measured.levels[0].latency.model_copy(update={"p99": 4140.2, "max": 1234567.0, "p95": 3999.1})
+    level = measured.levels[0].model_copy(update={"latency": latency, "rows_per_s": 12345678.0, "requests": 7654321})
+    monkeypatch.setattr("lanner.cli.perf.people", Console(stderr=True, width=80))
+    _show(measured.model_copy(update={"levels": [level]}))
+    shown = capsys.readouterr().err
+    assert "…" not in shown
+    assert {"4,140", "1,234,567", "3,999", "12,345,678", "7,654,321", "rows/ex"} <= set(shown.split())
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [10, 20, 40])
+def test_tables_are_cut_between_columns(width: int) -> None:
+    parts = fitted(["a", "bbbb", "c", "d"], [[1, 2, 123456, 4], [2, 3, 4, 5]], width)
+    assert [title for titles, _ in parts for title in titles[1:]] == ["bbbb", "c", "d"]
+    for titles, rows in parts:
+        assert titles[0] == "a"
+        assert [cells[0] for cells in rows] == [1, 2]
+        assert sum(max(len(text(cells[at])) for cells in rows) for at in range(len(titles))) < width
+    assert len(fitted(["a", "b"], [], 1)) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perf_stub import Behaviour
 
-from lanner.perf.statistics import Breakdown, Counters, Latency, spread, tally
+from lanner.perf.statistics import Breakdown, Counters, Latency, growth, spread, tally
 
 
 @given(st.lists(st.floats(0, 10, allow_nan=False), min_size=1, max_size=300))
@@ -19,6 +19,18 @@ def test_percentiles_are_those_of_numpy(seconds: list[float]) -> None:
     for name, q in (("p50", 50), ("p90", 90), ("p95", 95), ("p99", 99), ("max", 100)):
         assert getattr(found, name) == pytest.approx(np.percentile(milliseconds, q))
     assert found.mean == pytest.approx(milliseconds.mean())
+
+
+@given(st.permutations(range(90)), st.floats(0.5, 0.95))
+def test_growth_is_that_of_the_queue(order: list[int], capacity: float) -> None:
+    """A server that answers `capacity` of the requests that come leaves the rest to wait."""
+    planned = np.array(order) / 10.0
+    done = 0.01 + planned / capacity
+    times = np.stack([planned, planned, planned, done, done], axis=1)
+    assert growth(times) == pytest.approx(6.0 * (1 / capacity - 1))
+    times[:, 4] = planned + 0.01
+    assert growth(times) == pytest.approx(0.0, abs=1e-9)
+    assert growth(times[:2]) == 0.0
 
 
 def test_an_empty_window_has_no_figures() -> None:
