@@ -146,7 +146,10 @@ def test_a_soft_label_is_accepted_on_request_and_auc_says_how_it_counts(tmp_path
 
 
 def test_few_rows_run_end_to_end(tmp_path: Path) -> None:
-    """37 rows in batches of 64, then two files of one row each: read, trained on and evaluated, every row."""
+    """37 rows in batches of 64, then two files of one row each: read, trained on and evaluated, every row.
+
+    A split that leaves nothing to train on is an error that says so.
+    """
     (tmp_path / "day_0").write_text("".join(criteo_rows(37)))
     for k in (1, 2):
         (tmp_path / f"day_{k}").write_text(criteo_rows(1, seed=k)[0])
@@ -157,6 +160,8 @@ def test_few_rows_run_end_to_end(tmp_path: Path) -> None:
         assert trainer.fit(data.train)["train"]["steps"] == 1
         assert trainer.evaluate(data.train)["rows"] == rows
         assert trainer.predict(data.train).shape == (rows,)
+    with pytest.raises(DataError, match="1 for valid and 1 for test leave none for training"):
+        ln.prep(paths, out=tmp_path / "empty", valid=1, test=1, min_count=1, quiet=True)
 
 
 @pytest.mark.parametrize("buckets", [0, 3])

@@ -103,6 +103,8 @@ def evaluate(
     if len(each) == 1:
         return next(iter(each.values()))
     result: dict[str, Any] = {"rows": len(y)}
+    if any("auc_note" in found for found in each.values()):
+        result["auc_note"] = SOFT_NOTE
     for metric in ("auc", "log_loss", "normalized_entropy", "calibration"):
         values = [found[metric] for found in each.values() if found.get(metric) is not None]
         result[metric] = float(np.mean(values)) if values else None
