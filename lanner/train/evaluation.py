@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from lanner import storage
 from lanner.data import Split
 from lanner.schema import Schema
-from lanner.train import checkpoint, metrics
-from lanner.train.inference import predict
-from lanner.train.verdict import judge
+from lanner.train import checkpoint
+from lanner.train.inference import measure, predict, require_scorable
 
 
 def evaluate_checkpoint(
@@ -20,6 +19,7 @@ def evaluate_checkpoint(
 ) -> dict[str, Any]:
     """Metrics, verdict and "healthy" of a checkpoint (or a run's best one) over all rows of a split.
 
+    A split without labels can be scored: the metrics then are None with the reason "no labels".
     `predictions` names a Parquet file to write: for each row in order its "row" number, the labels, and one
     "prediction" (several labels: "prediction_<label>"). Raises SchemaError naming the field in which the schemas of
     the checkpoint and of the dataset differ.
@@ -27,22 +27,21 @@ def evaluate_checkpoint(
     split = Split.open(split_path)
     path = checkpoint.resolve(path)
     _, schema = checkpoint.open_checkpoint(path)
-    schema.require_same(split.schema, path, split_path)
-    found, labels, weight = predict(checkpoint.restore(path, schema), split, batch_size, quiet).arrays()
-    result = metrics.evaluate(labels, found, [label.name for label in schema.labels], weight)
+    require_scorable(schema, split, path)
+    collected = predict(checkpoint.restore(path, schema), split, batch_size, quiet)
+    result, verdict = measure(schema, collected)
     if predictions is not None:
-        write_predictions(predictions, schema, found, labels)
-    verdict = judge(found, labels)
+        write_predictions(predictions, schema, *collected.arrays()[:2])
     return {**result, "verdict": verdict, "healthy": verdict == "ok", "checkpoint": path}
 
 
 def write_predictions(path: str, schema: Schema, predictions: NDArray[Any], labels: NDArray[Any]) -> None:
-    """Publish a Parquet file of labels and predictions [N, L] in row order."""
+    """Publish a Parquet file of labels ([N, L], or [N, 0]: none) and predictions [N, L] in row order."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns = {"row": np.arange(len(labels))}
-    columns |= {label.name: labels[:, k] for k, label in enumerate(schema.labels)}
+    columns |= {label.name: column for label, column in zip(schema.labels, labels.T, strict=False)}
     several = len(schema.labels) > 1
     for k, label in enumerate(schema.labels):
         columns[f"prediction_{label.name}" if several else "prediction"] = predictions[:, k]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import torch
 
 from lanner.data import Loader, Split
 from lanner.models import RankingModel
 from lanner.progress import progress
+from lanner.schema import Schema
+from lanner.train import metrics
 from lanner.train.metrics import Collector
+from lanner.train.verdict import Verdict, judge
+
+_METRICS = ("auc", "log_loss", "normalized_entropy", "calibration")
 
 
 def predict(model: RankingModel, split: Split, batch_size: int, quiet: bool = False) -> Collector:
@@ -35,3 +41,20 @@ def predict(model: RankingModel, split: Split, batch_size: int, quiet: bool = Fa
     finally:
         model.train(training)
     return collector
+
+
+def require_scorable(schema: Schema, split: Split, model: str = "the model") -> None:
+    """Raise SchemaError naming the differing field unless `split` is of `schema`; its labels may all be absent."""
+    if not split.schema.labels:
+        schema = schema.model_copy(update={"labels": ()})
+    schema.require_same(split.schema, model, split.name)
+
+
+def measure(schema: Schema, collected: Collector) -> tuple[dict[str, Any], Verdict]:
+    """Metrics of predictions and the verdict on them; without labels every metric is None, for "no labels"."""
+    predictions, labels, weight = collected.arrays()
+    verdict = judge(predictions, labels)
+    if len(labels) and not labels.shape[1]:
+        undefined = {key: value for m in _METRICS for key, value in ((m, None), (f"{m}_reason", "no labels"))}
+        return {"rows": len(labels), **undefined}, verdict
+    return metrics.evaluate(labels, predictions, [label.name for label in schema.labels], weight), verdict

@@ -13,16 +13,16 @@ from lanner.data import Split
 from lanner.embedding.optimizers import Adam, RowWiseAdagrad
 from lanner.errors import ConfigError
 from lanner.models import RankingModel, name_of
-from lanner.train import checkpoint, metrics, optimizers
+from lanner.train import checkpoint, optimizers
 from lanner.train.fitting import Fitting
-from lanner.train.inference import predict
+from lanner.train.inference import measure, predict, require_scorable
 from lanner.train.precision import build as build_precision
 from lanner.train.run_directory import RunDirectory
 from lanner.train.schedule import Schedule
 from lanner.train.settings import DenseOptimizer, Optimizer, Settings, validated
 from lanner.train.state import Progress, random_state
 from lanner.train.step import TrainingStep
-from lanner.train.verdict import Verdict, judge
+from lanner.train.verdict import Verdict
 
 _EVALUATION_BATCH = 4096
 _FIXED = ("batch_size", "seed", "embedding_optimizer", "dense_optimizer", "precision")
@@ -123,8 +123,11 @@ class Trainer:
         return enough or stale or place.epoch - place.first_epoch >= settings.epochs
 
     def predict(self, split: Split, batch_size: int | None = None) -> NDArray[np.float32]:
-        """Probabilities in row order, float32: [N] for one label, [N, L] for several."""
-        self.model.schema.require_same(split.schema, "the model", split.name)
+        """Probabilities in row order, float32: [N] for one label, [N, L] for several.
+
+        The split may have no labels (see `lanner.prep.prepare` with ``labelled=False``).
+        """
+        require_scorable(self.model.schema, split)
         predictions, _, _ = predict(self.model, split, self._batch(batch_size), self.quiet).arrays()
         return predictions[:, 0] if predictions.shape[1] == 1 else predictions
 
@@ -134,10 +137,8 @@ class Trainer:
 
     def assess(self, split: Split, batch_size: int | None = None) -> tuple[dict[str, Any], Verdict]:
         """`evaluate`, and the verdict on the predictions."""
-        self.model.schema.require_same(split.schema, "the model", split.name)
-        predictions, labels, weight = predict(self.model, split, self._batch(batch_size), self.quiet).arrays()
-        names = [label.name for label in self.model.schema.labels]
-        return metrics.evaluate(labels, predictions, names, weight), judge(predictions, labels)
+        require_scorable(self.model.schema, split)
+        return measure(self.model.schema, predict(self.model, split, self._batch(batch_size), self.quiet))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint directory: weights, optimizer state, settings and the place in training."""

@@ -28,10 +28,12 @@ def judge(predictions: NDArray[Any], labels: NDArray[Any]) -> Verdict:
     """Verdict over predictions and labels [N, L]; of several labels the worst counts.
 
     No better than chance: the AUC is less than 3 standard errors above 0.5 and the log-loss is not below that of the
-    mean label. Labels of one class cannot tell.
+    mean label. Labels of one class cannot tell, nor can no labels at all ([N, 0]).
     """
     if not np.isfinite(predictions).all():
         return "diverged"
+    if not labels.size:
+        return "ok"
     p, y = predictions.reshape(len(predictions), -1), labels.reshape(len(labels), -1)
     verdicts = [_judge(p[:, k], y[:, k]) for k in range(p.shape[1])]
     return max(verdicts, key=_SEVERITY.index, default="ok")

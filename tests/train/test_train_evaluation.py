@@ -84,3 +84,23 @@ def test_another_schema_is_refused_by_its_field(dataset: Make, tmp_path: Path, r
     other = write(tmp_path / "other", schema(dense=3), test=random_rows(10, schema(dense=3)))
     with pytest.raises(SchemaError, match="differ in dense: 2 entries != 3 entries"):
         evaluate_checkpoint(str(tmp_path / "run"), f"{other.path}/test")
+
+
+def test_rows_without_labels_are_scored(dataset: Make, tmp_path: Path, recipe: str) -> None:
+    data, run, out = dataset(), tmp_path / "run", tmp_path / "scores.parquet"
+    CliRunner().invoke(app, ["train", recipe, f"data={data.path}", f"out={run}"])
+    rows = random_rows(300, schema(), 1)
+    del rows["label"]
+    new = write(tmp_path / "new", schema(labels=()), test=rows)
+    done = CliRunner().invoke(app, ["evaluate", str(run), f"{new.path}/test", "--predictions", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert (result["rows"], result["auc"], result["calibration"]) == (300, None, None)
+    assert result["auc_reason"] == "no labels" and "no labels" in done.stderr
+    ours = Trainer(checkpoint.load_model(run), quiet=True)
+    assert pq.read_table(out).column_names == ["row", "prediction"]
+    same = write(tmp_path / "same", schema(), test=random_rows(300, schema(), 1)).test
+    assert np.array_equal(ours.predict(new.test), ours.predict(same))
+    assert np.allclose(pq.read_table(out)["prediction"].to_numpy(), ours.predict(new.test), atol=1e-6)
+    with pytest.raises(SchemaError, match="labels"):
+        ours.fit(new.test)
