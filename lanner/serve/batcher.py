@@ -193,7 +193,13 @@ class Batcher:
             failure = error if isinstance(error, RequestError) else RequestError(str(error), 500, "BACKEND")
             self._fail(batch[0], failure)
             return
+        self._answer(batch, scores, timing, started)
+
+    def _answer(self, batch: list[Ticket], scores: list[np.ndarray], timing: Timing, started: int) -> None:
+        """Give out the scores; a request with a score that is not finite fails, its neighbours do not."""
         ended = time.perf_counter_ns()
+        wrong = [_not_finite(values) for values in scores]
+        good = [ticket for ticket, error in zip(batch, wrong, strict=True) if error is None]
         durations = [
             Durations(
                 total=ended - ticket.arrived,
@@ -202,10 +208,14 @@ class Batcher:
                 compute_infer=timing.compute_infer,
                 compute_output=timing.compute_output,
             )
-            for ticket in batch
+            for ticket in good
         ]
-        self._statistics.executed(sum(ticket.rows.count for ticket in batch), durations)
-        for ticket, values in zip(batch, scores, strict=True):
+        if good:
+            self._statistics.executed(sum(ticket.rows.count for ticket in good), durations)
+        for ticket, values, error in zip(batch, scores, wrong, strict=True):
+            if error:
+                self._fail(ticket, error)
+                continue
             ticket.scores = values
             ticket.done(ticket)
 
@@ -213,6 +223,15 @@ class Batcher:
         self._statistics.failed(error.reason, time.perf_counter_ns() - ticket.arrived)
         ticket.error = error
         ticket.done(ticket)
+
+
+def _not_finite(scores: np.ndarray) -> RequestError | None:
+    """The error of a request that the model gave a NaN or an infinity."""
+    finite = np.isfinite(scores)
+    if finite.all():
+        return None
+    row = int(np.argwhere(~finite)[0][0])
+    return RequestError(f"score of row {row} is not finite: the model gave {scores[row].tolist()}", 500, "BACKEND")
 
 
 class _Deadlines:

@@ -56,11 +56,12 @@ PLANTED = Schema.parse(
 
 
 def planted_model() -> RankingModel:
-    """Row i of a hashed table holds i / 1000, every row of t1 1.0 and of t2 2.0."""
+    """Row i of a hashed table holds i / 1000, but the last of `big` a NaN; every row of t1 holds 1.0, of t2 2.0."""
     model = DLRM(PLANTED, dim=1, top=(1,), interaction="cat")
     for table in ("word", "big"):
         weight = model.embedding.weight(table)
         weight[:] = torch.arange(len(weight))[:, None] / 1000.0
+    model.embedding.weight("big")[-1] = torch.nan
     model.embedding.weight("t1").fill_(1.0)
     model.embedding.weight("t2").fill_(2.0)
     for parameter in model.top.parameters():

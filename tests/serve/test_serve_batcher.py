@@ -38,7 +38,8 @@ class Model:
         if any(np.isnan(r.dense).any() for r in requests):
             raise ValueError("not a number")
         self.batches.append([r.count for r in requests])
-        return [r.dense * 10 for r in requests], Timing(1, 2, 3)
+        with np.errstate(over="ignore"):
+            return [r.dense * 10 for r in requests], Timing(1, 2, 3)
 
 
 class Client:
@@ -209,6 +210,26 @@ def test_a_failing_request_leaves_its_neighbours_alone() -> None:
         bad.scores()
     assert error.value.status == 500
     assert client.statistics.failures()["BACKEND"] == 1
+    assert client.send([4]).scores()[0] == 40
+
+
+def test_a_score_that_is_not_finite_fails_its_own_request_only() -> None:
+    model = Model(held=True)
+    client = Client(Policy(max_rows=10), model)
+    client.send([0])
+    model.entered.get(timeout=30)
+    good, bad, other = client.send([1, 2]), client.send([1, 3e38, 3e38]), client.send([3])
+    model.go.set()
+    assert good.scores().tolist() == [10, 20]
+    assert other.scores().tolist() == [30]
+    with pytest.raises(RequestError, match="score of row 1 is not finite") as error:
+        bad.scores()
+    assert error.value.status == 500
+    assert [model.batches[1], len(model.batches)] == [[2, 3, 1], 2]
+    assert client.statistics.failures()["BACKEND"] == 1
+    assert client.statistics.snapshot("m", "1")["inference_count"] == 4
+    with pytest.raises(RequestError, match="score of row 0 is not finite"):
+        client.send([3e38]).scores()
     assert client.send([4]).scores()[0] == 40
 
 

@@ -222,6 +222,13 @@ def test_wrong_calls_are_refused_and_the_server_goes_on(
     assert server.process.poll() is None
 
 
+def test_a_score_that_is_not_finite_is_an_error(client: Client) -> None:
+    rows = np.array([[0, 0, 3, 0], [0, 100_000, 3, 0]])
+    with pytest.raises(InferenceServerException, match="score of row 1 is not finite"):
+        client.infer("planted", {"ids": ("INT64", rows)})
+    assert client.infer("planted", {"ids": ("INT64", rows[:1])}).shape == (1, 1)
+
+
 def test_streamed_requests_are_answered_in_order(server: Any, mixed_model: RankingModel) -> None:
     answers: list[Any] = []
     with closing(server.grpc_client()) as client:
