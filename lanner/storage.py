@@ -14,7 +14,7 @@ from typing import IO, Any
 import fsspec
 from fsspec.core import url_to_fs
 
-from lanner.errors import ConfigError
+from lanner.errors import ConfigError, DataError
 
 
 def is_local(uri: str | os.PathLike[str]) -> bool:
@@ -36,30 +36,47 @@ def join(base: str | os.PathLike[str], *parts: str) -> str:
 
 
 def open_file(uri: str | os.PathLike[str], mode: str = "rb", **options: Any) -> IO[Any]:
-    """Open `uri` with fsspec. Raises FileNotFoundError naming the URI."""
-    file: IO[Any] = fsspec.open(os.fspath(uri), mode, **options).open()
+    """Open `uri` with fsspec. Raises FileNotFoundError, or ConfigError for an unknown protocol, naming the URI."""
+    with _known(uri):
+        opened = fsspec.open(os.fspath(uri), mode, **options)
+    file: IO[Any] = opened.open()
     return file
 
 
+@contextmanager
+def _known(uri: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn fsspec's word on a protocol that it does not know, or lacks the package for, into ours."""
+    try:
+        yield
+    except (ValueError, ImportError) as error:
+        raise ConfigError(f"{os.fspath(uri)}: {error}") from error
+
+
+def _file_system(uri: str | os.PathLike[str], **options: Any) -> tuple[Any, str]:
+    with _known(uri):
+        fs, path = url_to_fs(os.fspath(uri), **options)
+    return fs, path
+
+
 def exists(uri: str | os.PathLike[str]) -> bool:
-    fs, path = url_to_fs(os.fspath(uri))
+    fs, path = _file_system(uri)
     return bool(fs.exists(path))
 
 
 def is_directory(uri: str | os.PathLike[str]) -> bool:
-    fs, path = url_to_fs(os.fspath(uri))
+    fs, path = _file_system(uri)
     return bool(fs.isdir(path))
 
 
 def size(uri: str | os.PathLike[str]) -> int:
     """Size of a file in bytes."""
-    fs, path = url_to_fs(os.fspath(uri))
+    fs, path = _file_system(uri)
     return int(fs.size(path))
 
 
 def list_files(uri: str | os.PathLike[str]) -> list[str]:
     """Paths of all files below the directory `uri`, relative to it and sorted."""
-    fs, path = url_to_fs(os.fspath(uri))
+    fs, path = _file_system(uri)
     root = path.rstrip("/") + "/"
     return sorted(str(found).removeprefix(root) for found in fs.find(path))
 
@@ -71,7 +88,7 @@ def expand(patterns: list[str]) -> list[str]:
     """
     found: list[str] = []
     for pattern in patterns:
-        fs, path = url_to_fs(pattern)
+        fs, path = _file_system(pattern)
         matches = sorted(fs.glob(path)) if any(c in path for c in "*?[") else [path] if fs.exists(path) else []
         if not matches:
             raise FileNotFoundError(f"no file matches {pattern!r}")
@@ -80,13 +97,13 @@ def expand(patterns: list[str]) -> list[str]:
 
 
 def make_directory(uri: str | os.PathLike[str]) -> None:
-    fs, path = url_to_fs(os.fspath(uri))
+    fs, path = _file_system(uri)
     fs.makedirs(path, exist_ok=True)
 
 
 def remove(uri: str | os.PathLike[str]) -> None:
     """Remove a file or a whole directory; nothing happens when it does not exist."""
-    fs, path = url_to_fs(os.fspath(uri))
+    fs, path = _file_system(uri)
     if fs.exists(path):
         fs.rm(path, recursive=True)
 
@@ -115,10 +132,10 @@ def publish(uri: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
             raise
         return
     # A transaction belongs to the file system object, which fsspec shares among all callers: take one of our own.
-    fs, path = url_to_fs(os.fspath(uri), skip_instance_cache=True)
+    fs, path = _file_system(uri, skip_instance_cache=True)
     with fs.transaction, fs.open(path, mode) as file:
         yield file
-    url_to_fs(os.fspath(uri))[0].invalidate_cache()
+    _file_system(uri)[0].invalidate_cache()
 
 
 @contextmanager
@@ -150,8 +167,12 @@ def write_text(uri: str | os.PathLike[str], text: str) -> None:
 
 
 def read_text(uri: str | os.PathLike[str]) -> str:
+    """The content of a UTF-8 file. Raises DataError naming the file when it is none."""
     with open_file(uri) as file:
-        return str(file.read().decode())
+        try:
+            return str(file.read().decode())
+        except UnicodeDecodeError as error:
+            raise DataError(f"{os.fspath(uri)}: not UTF-8 text (byte {error.start})") from error
 
 
 def checksum(uri: str | os.PathLike[str]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lanner import storage
+from lanner.errors import ConfigError, DataError
 
 
 @pytest.fixture(params=["local", "file", "memory"])
@@ -82,6 +83,23 @@ def test_local_files_are_readable_by_others_and_leave_no_traces(tmp_path: Path) 
     storage.write_text(tmp_path / "x", "text")
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o644
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_text_that_is_none_is_refused_by_name(base: str) -> None:
+    with storage.publish(storage.join(base, "x.yaml")) as file:
+        file.write(b"ab\xff\xfe")
+    with pytest.raises(DataError, match=r"x.yaml: not UTF-8 text \(byte 2\)"):
+        storage.read_text(storage.join(base, "x.yaml"))
+
+
+def test_an_unknown_protocol_is_refused_by_name() -> None:
+    for use in (storage.exists, storage.read_text, storage.list_files, storage.make_directory, storage.checksum):
+        with pytest.raises(ConfigError, match=r"s3x://a/b: .*s3x"):
+            use("s3x://a/b")
+    with pytest.raises(ConfigError, match="s3x://a/b"):
+        storage.expand(["s3x://a/b"])
+    with pytest.raises(ConfigError, match="s3x://a/b"):
+        storage.write_text("s3x://a/b", "text")
 
 
 @pytest.mark.parametrize(

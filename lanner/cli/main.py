@@ -45,6 +45,11 @@ def run() -> None:
             raise
         people.print(f"error: {error}", style="bold red", markup=False)
         sys.exit(1)
+    except MemoryError as error:
+        if os.environ.get("LANNER_DEBUG"):
+            raise
+        people.print(f"error: out of memory. {error}".rstrip(". "), style="bold red", markup=False)
+        sys.exit(1)
     except KeyboardInterrupt:
         people.print("interrupted")
         sys.exit(130)

@@ -13,6 +13,7 @@ from torch import Tensor
 from lanner.embedding import initializers
 from lanner.embedding.optimizers import SGD, Adagrad, Adam, Optimizer, RowWiseAdagrad
 from lanner.embedding.tables import TableConfig
+from lanner.errors import ConfigError
 from lanner.kernels import memory
 from lanner.kernels.update import Rule, Step
 
@@ -29,7 +30,7 @@ class JointTable:
         for table in tables:
             self.spans[table.name] = slice(rows, rows + table.rows)
             rows += table.rows
-        self._adopt(memory.zeros((rows, self.dim), np.float32))
+        self._adopt(_zeros((rows, self.dim)))
         for table in tables:
             block = self._array[self.spans[table.name]]
             initializers.fill(block, table.initializer, table.name, table.rows, seed)
@@ -45,7 +46,7 @@ class JointTable:
         self.rule = _RULES[type(optimizer)]
         rows = self.weights.shape[0]
         shape = (rows,) if self.rule is Rule.ROWWISE_ADAGRAD else (rows, self.dim)
-        self.states = {name: torch.from_numpy(memory.zeros(shape, np.float32)) for name in optimizer.states}
+        self.states = {name: torch.from_numpy(_zeros(shape)) for name in optimizer.states}
         if isinstance(optimizer, Adagrad | RowWiseAdagrad) and optimizer.initial_accumulator:
             self.states["sum"].fill_(optimizer.initial_accumulator)
 
@@ -73,6 +74,14 @@ class JointTable:
         self.__dict__.update(values)
         self._adopt(_on_huge_pages(weights))
         self.states = {name: torch.from_numpy(_on_huge_pages(state)) for name, state in states.items()}
+
+
+def _zeros(shape: tuple[int, ...]) -> np.ndarray:
+    try:
+        return memory.zeros(shape, np.float32)
+    except (OSError, MemoryError, OverflowError, ValueError) as error:
+        size = f"{math.prod(shape) * 4:,} bytes ({' x '.join(map(str, shape))} float32)"
+        raise ConfigError(f"embedding tables and their optimizer state need {size} at once: out of memory") from error
 
 
 def _on_huge_pages(array: np.ndarray) -> np.ndarray:

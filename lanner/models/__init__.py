@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 from lanner.errors import ConfigError
@@ -16,7 +17,9 @@ _MODELS: dict[str, type[RankingModel]] = {"dlrm": DLRM}
 
 
 def build(name: str, schema: Schema, **hyperparameters: Any) -> RankingModel:
-    """The model called `name` for `schema`. Raises ConfigError for an unknown name or hyperparameter."""
+    """The model called `name` for `schema`. Raises ConfigError for an unknown name or hyperparameter, and for a
+    model too big for memory.
+    """
     kind = _MODELS.get(name)
     if kind is None:
         raise ConfigError(f"model.name: {name!r}; expected one of {', '.join(sorted(_MODELS))}")
@@ -24,7 +27,14 @@ def build(name: str, schema: Schema, **hyperparameters: Any) -> RankingModel:
     for key in hyperparameters:
         if key not in allowed:
             raise ConfigError(f"model.{key}: {name} has no such hyperparameter; it has {', '.join(allowed)}")
-    return kind(schema, **hyperparameters)
+    try:
+        return kind(schema, **hyperparameters)
+    except (MemoryError, RuntimeError) as error:  # PyTorch's allocator raises the latter
+        if isinstance(error, RuntimeError) and "DefaultCPUAllocator" not in str(error):
+            raise
+        size = re.search(r"allocate (\d+) bytes", str(error))
+        what = f"one layer needs {int(size[1]):,} bytes" if size else str(error)
+        raise ConfigError(f"model: {name} is too big for this machine's memory: {what}") from error
 
 
 def name_of(model: RankingModel) -> str:

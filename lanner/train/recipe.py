@@ -56,7 +56,7 @@ def load(uri: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:
     name = os.fspath(uri)
     try:
         values = yaml.safe_load(storage.read_text(uri)) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         raise ConfigError(f"{name}: not valid YAML: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{name}: expected a mapping of recipe keys, got {type(values).__name__}")

@@ -34,7 +34,7 @@ class Settings(BaseModel):
     dense_optimizer: DenseOptimizer = Adam(1e-3)
     epochs: int = Field(default=1, ge=1)
     max_steps: int | None = Field(default=None, ge=1)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     schedule: Schedule = Schedule()
     weight_decay: float = Field(default=0.0, ge=0)

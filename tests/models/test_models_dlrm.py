@@ -117,3 +117,10 @@ def test_unknown_model_and_empty_schema() -> None:
         build("dlrn", schema())
     with pytest.raises(ConfigError, match="no features"):
         DLRM(Schema(labels=({"name": "y"},)))
+
+
+def test_a_model_too_big_for_memory_is_refused_with_its_size() -> None:
+    with pytest.raises(ConfigError, match=r"tables .* need [\d,]+ bytes \(\d+ x 100000000000000 float32\)"):
+        build("dlrm", schema(), dim=10**14, bottom=(10**14,), top=(1,))
+    with pytest.raises(ConfigError, match=r"dlrm is too big for this machine's memory: one layer needs [\d,]+ bytes"):
+        build("dlrm", schema(), dim=4, bottom=(10**14, 4), top=(1,))

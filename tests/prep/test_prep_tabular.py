@@ -132,6 +132,12 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         read(write(tmp_path / "g.parquet", b"not parquet at all"), kind="parquet")
 
 
+def test_a_file_that_is_no_csv_is_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "long.csv", "\n" + "x" * 200_000)
+    with pytest.raises(DataError, match=r"long.csv: line 2 is no line of column names: field larger"):
+        read(file)
+
+
 def test_files_without_rows(tmp_path: Path) -> None:
     for text in ("y,n,t\n", "y,n,t", "", "\n\n"):
         assert sum(chunk.rows for chunk in read(write(tmp_path / "f.csv", text))[0]) == 0

@@ -78,3 +78,10 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
         load(tmp_path / "broken.yaml")
     (tmp_path / "empty.yaml").write_text("")
     assert load(tmp_path / "empty.yaml") == parse({})
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 63, 10**30])
+def test_a_seed_that_no_generator_takes_is_refused(seed: int) -> None:
+    with pytest.raises(ConfigError, match=rf"seed: .*got {seed}"):
+        parse({"seed": seed})
+    assert parse({"seed": (1 << 63) - 1}).seed == (1 << 63) - 1

@@ -46,7 +46,7 @@ def split_records(file: str, wanted: Sequence[str], options: ReadOptions) -> Ite
     for block in line_blocks(file, options.block_bytes, 0):
         text = np.concatenate([carry, block]) if len(carry) else block
         if names is None:
-            found, skipped, lines = _header(text, delimiter, options.strip)
+            found, skipped, lines = _header(file, text, delimiter, options.strip)
             text, line = text[skipped:], line + lines
             if not found:
                 continue
@@ -86,17 +86,19 @@ def text_rows(records: Records, line: int, wanted: Sequence[str], options: ReadO
     return TextRows({name: array.cast(pa.string()) for name, array in columns.items()}, lines[good], bad, records, good)
 
 
-def _header(text: np.ndarray, delimiter: str, strip: bool) -> tuple[list[str], int, int]:
+def _header(file: str, text: np.ndarray, delimiter: str, strip: bool) -> tuple[list[str], int, int]:
     """Column names of the first line that is not empty (they hold no line ends), and the bytes and lines up to its end.
 
-    No names when all lines are empty.
+    No names when all lines are empty. Raises DataError naming `file` when it cannot be a line of names.
     """
     at = lines = 0
     while at < len(text):
         end = at + int(np.argmax(text[at:] == ord("\n"))) + 1
-        names = next(
-            csv.reader([text[at:end].tobytes().decode(errors="replace").rstrip("\r\n")], delimiter=delimiter), []
-        )
+        row = text[at:end].tobytes().decode(errors="replace").rstrip("\r\n")
+        try:
+            names = next(csv.reader([row], delimiter=delimiter), [])
+        except csv.Error as error:
+            raise DataError(f"{file}: line {lines + 1} is no line of column names: {error}") from error
         at, lines = end, lines + 1
         if names:
             return [name.strip() for name in names] if strip else names, at, lines
