@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lanner.errors import DataError
 from lanner.prep.chunk import Keys
-from lanner.prep.keys import EXPECTED, Scalars, Values, scalar_keys
+from lanner.prep.keys import EXPECTED, Scalars, Values, plain, scalar_keys
 from lanner.prep.texts import as_arrow, is_text, plain_texts
 from lanner.schema import Sparse
 
@@ -50,8 +50,7 @@ def require_good(feature: Sparse, values: Values) -> Keys:
 
 def raw_value(values: Values, row: int) -> Any:
     """One value of a raw column as a Python object."""
-    value = values[row]
-    return value.as_py() if isinstance(value, pa.Scalar) else value
+    return plain(values[row])
 
 
 def problem(feature: Sparse, value: Any) -> str:

@@ -52,6 +52,13 @@ class Scalars:
     texts: pa.Array | None = None
 
 
+def plain(value: Any) -> Any:
+    """A value of any container as the Python object that people know, for messages."""
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def scalar_keys(raw: Raw, values: Values, column: str, keep_texts: bool = False) -> Scalars:
     """Keys of the values of one column (a flat one).
 
@@ -137,4 +144,4 @@ def _as_bytes(raw: Raw, value: Any, column: str, row: int) -> bytes:
     if isinstance(value, int | np.integer | np.bool_) and raw != "string":
         number = int(value)
         return f"{number:x}".encode() if raw == "hex" else str(number).encode()
-    raise DataError(f"column {column!r}, row {row}: {value!r} ({type(value).__name__}) is not {EXPECTED[raw]}")
+    raise DataError(f"column {column!r}, row {row}: {plain(value)!r} ({type(value).__name__}) is not {EXPECTED[raw]}")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lanner.errors import DataError
-from lanner.prep.keys import Values
+from lanner.prep.keys import Values, plain
 from lanner.prep.texts import as_arrow, is_text, null_mask, plain_texts
 
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[nN][aA][nN]"
@@ -47,11 +47,8 @@ def require_numbers(values: Values, column: str, whole: bool = False) -> np.ndar
     numbers, bad = numbers_of(values, column, whole)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        value = values[row]
-        shown = value.as_py() if isinstance(value, pa.Scalar) else value
-        raise DataError(
-            f"column {column!r}, row {row}: {shown!r} is not {'an integer' if whole else 'a finite number'}"
-        )
+        kind = "an integer" if whole else "a finite number"
+        raise DataError(f"column {column!r}, row {row}: {plain(values[row])!r} is not {kind}")
     return numbers
 
 

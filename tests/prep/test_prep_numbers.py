@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lanner.errors import DataError
+from lanner.prep.bags import require_good
 from lanner.prep.labels import label_values, problem
 from lanner.prep.numbers import numbers_of, require_numbers
-from lanner.schema import Label
+from lanner.schema import Label, Sparse
 
 number_texts = st.text("0123456789.eE+-naif_ ", max_size=8) | st.floats().map(str) | st.integers().map(str)
 
@@ -92,3 +93,11 @@ def test_labels_by_threshold_regression_and_class() -> None:
     assert labels(Label(name="y", at_least=4), ["3.5", "4", "5", "", "x"]) == [0, 1, 1, "bad", "bad"]
     assert labels(Label(name="y", task="regression"), ["-3.5", "1e300", "inf", ""]) == [-3.5, "bad", "bad", "bad"]
     assert labels(Label(name="y", task="multiclass"), ["0", "7", "-1", "1.5", ""]) == [0, 7, "bad", "bad", "bad"]
+
+
+@pytest.mark.parametrize("values", [[3.5], np.array([3.5]), [np.float64(3.5)], pa.array([3.5]), np.array([3.5], "f4")])
+def test_bad_numbers_are_shown_as_people_write_them(values: Any) -> None:
+    with pytest.raises(DataError, match=r"column 'I1', row 0: 3\.5 is not an integer$"):
+        require_numbers(values, "I1", whole=True)
+    with pytest.raises(DataError, match=r"column 'C1', row 0: 3\.5 "):
+        require_good(Sparse(name="C1", raw="int"), values)
