@@ -105,7 +105,8 @@ class Encoder:
     def encode(self, columns: Mapping[str, Values], optional_missing: bool = True) -> Encoded:
         """Encode raw columns as logged, by raw column name: texts or numbers, None, NaN or "" for missing.
 
-        A column left out means that all its values are missing, or is an error when `optional_missing` is false.
+        A column left out means that all its values are missing, or is an error when `optional_missing` is false, and
+        where an identity encoder has no id for missing values.
         Labels, weight and group may be given and are ignored. Raises DataError for columns the schema does not
         know, for lengths that differ, and for bad values.
         """
@@ -189,7 +190,10 @@ def _identity(feature: Sparse, encoder: IdentityEncoder, keys: Keys) -> np.ndarr
 
 def _missing_id(feature: Sparse, encoder: IdentityEncoder, row: int) -> int:
     if encoder.missing is None:
-        raise DataError(f"column {feature.source!r}, row {row}: missing, and its identity encoder has no id for that")
+        raise DataError(
+            f"column {feature.source!r}, row {row}: missing, and its identity encoder has no id for that; "
+            f"give a value, or set encoder.missing of feature {feature.name!r} in the schema"
+        )
     return encoder.missing
 
 

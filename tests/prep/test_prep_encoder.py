@@ -204,6 +204,14 @@ def test_a_missing_value_needs_an_id_under_identity() -> None:
     assert encoder.encode({"d": [0, 2]}).ids[0].values.tolist() == [0, 2]
     with pytest.raises(DataError, match="column 'd', row 1: missing"):
         encoder.encode({"d": [0, None]})
+    two = Schema.parse(
+        {
+            "dense": [{"name": "price"}],
+            "sparse": [{"name": "d", "raw": "int", "encoder": {"kind": "identity", "size": 3}}],
+        }
+    )
+    with pytest.raises(DataError, match=r"or set encoder\.missing of feature 'd' in the schema"):
+        Encoder(two, {}).encode({"price": [1.0]})
     with pytest.raises(IdRangeError, match=r"'d', row 0: 3 is outside 0\.\.2"):
         encoder.encode({"d": [3]})
 
