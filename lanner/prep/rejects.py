@@ -12,6 +12,9 @@ from lanner.prep.sources import BadRow
 LISTED = 20
 """Most bad rows listed in an error."""
 
+ALIKE = 3
+"""More rows than this with the same message share one line, which names so many of them."""
+
 HEADER = b"file\tline\treason\tmessage\ttext\n"
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
@@ -33,11 +36,27 @@ class StrictRows:
         if not self._seen:
             return
         more = len(self._seen) > LISTED
-        lines = [f"  line {row.line}: {row.message}" for row in self._seen[:LISTED]]
+        lines = [f"  {line}" for line in _listing(self._seen[:LISTED])]
         count = f"at least {len(self._seen)}" if more else str(len(self._seen))
         noun = "row" if len(self._seen) == 1 else "rows"
         end = ["  ..."] if more else []
         raise DataError("\n".join([f"{self._file}: {count} bad {noun} ({hint})", *lines, *end]))
+
+
+def _listing(rows: list[BadRow]) -> list[str]:
+    """A line for each row, in order; rows with a frequent message are on the line of the first of them."""
+    alike: dict[str, list[int]] = {}
+    for row in rows:
+        alike.setdefault(row.message, []).append(row.line)
+    lines = []
+    for row in rows:
+        numbers = alike[row.message]
+        if len(numbers) <= ALIKE:
+            lines.append(f"line {row.line}: {row.message}")
+        elif row.line == numbers[0]:
+            first = ", ".join(map(str, numbers[:ALIKE]))
+            lines.append(f"lines {first} and {len(numbers) - ALIKE} more: {row.message}")
+    return lines
 
 
 class TolerantRows:

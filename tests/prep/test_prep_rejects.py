@@ -66,8 +66,20 @@ def test_only_the_first_bad_lines_are_listed(tmp_path: Path) -> None:
         prepare(logs, tmp_path / "out")
     lines = str(caught.value).splitlines()
     assert "at least 21 bad rows" in lines[0]
-    assert len(lines) == 22
-    assert lines[-1].strip() == "..."
+    assert [line.strip() for line in lines[1:]] == ["lines 2, 3, 4 and 17 more: expected 40 fields, got 39", "..."]
+
+
+def test_equal_messages_share_a_line_and_others_keep_theirs(tmp_path: Path) -> None:
+    rows = [list(row) for row in ROWS[:30]]
+    for at in (2, 5, 9, 14, 20):
+        rows[at].pop()
+    rows[7][0] = "yes"
+    rows[11][0] = "no"
+    with pytest.raises(DataError) as caught:
+        prepare(write(tmp_path / "logs.tsv", rows), tmp_path / "out")
+    first, *others = (line.strip() for line in str(caught.value).splitlines()[1:])
+    assert first == "lines 3, 6, 10 and 2 more: expected 40 fields, got 39"
+    assert [line.partition(", expected")[0] for line in others] == ["line 8: label is 'yes'", "line 12: label is 'no'"]
 
 
 @pytest.mark.parametrize("tolerant", [False, True])
