@@ -16,19 +16,24 @@ from lanner.serve.failure import RequestError
 
 _REASONS = {
     100: "Continue", 200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
-    499: "Client Closed Request", 500: "Internal Server Error", 501: "Not Implemented", 503: "Service Unavailable",
+    408: "Request Timeout", 499: "Client Closed Request", 500: "Internal Server Error", 501: "Not Implemented",
+    503: "Service Unavailable",
 }  # fmt: skip
 _STATUS_LINES = {code: f"HTTP/1.1 {code} {reason}\r\n".encode() for code, reason in _REASONS.items()}
 JSON_HEADER = b"Content-Type: application/json\r\n"
 _MOST_PENDING = 64
 """Pipelined requests of one connection that are read ahead of their answers."""
 _MOST_HEADERS = 64 << 10
+HEAD_SECONDS = 30.0
+"""Seconds in which a request's head must arrive; an idle connection that has sent a request before may stay."""
+LINGER_SECONDS = 5.0
+"""Seconds for which the rest of a refused request is still read, so that its sender gets to read why."""
 
 
 class Exchange:
     """One request and its answer. `abandoned` is set when the client has gone."""
 
-    __slots__ = ("_connection", "abandoned", "answer", "body", "headers", "keep_alive", "method", "on_abandon", "path")
+    __slots__ = ("_connection", "_parts", "abandoned", "body", "headers", "keep_alive", "method", "on_abandon", "path")
 
     def __init__(self, connection: Connection, path: str) -> None:
         self._connection = connection
@@ -39,16 +44,23 @@ class Exchange:
         self.keep_alive = True
         self.abandoned = False
         self.on_abandon: Callable[[], None] | None = None
-        self.answer: bytes | None = None
+        self._parts: tuple[bytes, bytes] | None = None
+
+    @property
+    def answered(self) -> bool:
+        return self._parts is not None
 
     def respond(self, status: int, body: Iterable[bytes] = (), headers: bytes = b"") -> None:
         """Answer (event loop thread only). `headers` are complete header lines."""
         parts = tuple(body)
-        length = sum(map(len, parts))
-        closing = b"" if self.keep_alive else b"Connection: close\r\n"
-        head = b"%b%b%bContent-Length: %d\r\n\r\n" % (_STATUS_LINES[status], headers, closing, length)
-        self.answer = b"".join((head, *parts))
+        head = b"%b%bContent-Length: %d\r\n" % (_STATUS_LINES[status], headers, sum(map(len, parts)))
+        self._parts = head, b"" if self.method == "HEAD" else b"".join(parts)
         self._connection.flush()
+
+    def wire(self) -> bytes:
+        """The answer as it is sent."""
+        assert self._parts is not None
+        return (b"\r\n" if self.keep_alive else b"Connection: close\r\n\r\n").join(self._parts)
 
     def respond_json(self, value: Any, status: int = 200) -> None:
         self.respond(status, (orjson.dumps(value),), JSON_HEADER)
@@ -61,11 +73,16 @@ class Exchange:
 class Connection(asyncio.Protocol):
     """One client connection; calls `handle(exchange)` for each complete request."""
 
-    def __init__(self, handle: Callable[[Exchange], None], connections: set[Connection], limit: int) -> None:
+    def __init__(
+        self, handle: Callable[[Exchange], None], connections: set[Connection], limit: int,
+        stopping: Callable[[], bool] = lambda: False, head_seconds: float = HEAD_SECONDS,
+    ) -> None:  # fmt: skip
         self._handle, self._connections, self._limit = handle, connections, limit
+        self._stopping, self._head_seconds = stopping, head_seconds
         self._parser = httptools.HttpRequestParser(self)
         self._pending: deque[Exchange] = deque()
-        self._closing = False
+        self._closing = self._refused = self._reading = self._in_head = False
+        self._timer: asyncio.TimerHandle | None = None
         self._current: Exchange | None = None
         self._reset()
 
@@ -79,10 +96,12 @@ class Connection(asyncio.Protocol):
         self._connections.add(self)
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._set_timer(self._head_seconds, self._head_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
         self._closing = True
+        self._stop_timer()
         for exchange in self._pending:
             exchange.abandoned = True
             if exchange.on_abandon:
@@ -92,12 +111,24 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
+        self._reading = True
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._closing = True  # answered as plain HTTP/1.1; whatever protocol follows is not spoken here
         except httptools.HttpParserError as error:
             self._refuse(RequestError(f"malformed HTTP request: {error}"))
+        finally:
+            self._reading = False
+        if self._pending:
+            self.flush()
+        if self._in_head and self._timer is None:
+            self._set_timer(self._head_seconds, self._head_late)
+
+    def eof_received(self) -> bool:
+        """The client sends no more; what it has sent is answered before the connection closes."""
+        self._closing = True
+        return bool(self._pending)
 
     def close(self) -> None:
         """Close once everything received has been answered."""
@@ -107,20 +138,51 @@ class Connection(asyncio.Protocol):
 
     def flush(self) -> None:
         """Send the answers that are complete, in the order of their requests."""
-        while self._pending and (answer := self._pending[0].answer) is not None:
+        if self._reading and self._stopping():
+            return  # once all that has arrived is parsed, it is known which answer is the last
+        while self._pending and self._pending[0].answered:
             exchange = self._pending.popleft()
-            self._transport.write(answer)
-            if not exchange.keep_alive or (self._closing and not self._pending):
+            last = not self._pending and (self._closing or (self._stopping() and self._current is None))
+            exchange.keep_alive = exchange.keep_alive and not last
+            self._transport.write(exchange.wire())
+            if not exchange.keep_alive:
                 self._closing = True
-                self._transport.close()
+                self._end()
                 return
         if len(self._pending) < _MOST_PENDING and not self._closing:
             self._transport.resume_reading()
+
+    def _end(self) -> None:
+        """Close; after a refusal only when its sender has stopped, since unread bytes would cost it the answer."""
+        if not self._refused:
+            self._transport.close()
+            return
+        self._transport.write_eof()
+        self._transport.resume_reading()
+        self._set_timer(LINGER_SECONDS, self._transport.close)
+
+    def _set_timer(self, seconds: float, call: Callable[[], None]) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, call)
+
+    def _stop_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer = None
+
+    def _head_late(self) -> None:
+        """The head of a request has not arrived in time: say so, unless nothing of it has."""
+        self._timer = None
+        if self._in_head:
+            self._refuse(RequestError(f"the request's head did not arrive within {self._head_seconds:g} seconds", 408))
+        else:
+            self.close()
 
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._reset()
+        self._in_head = True
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -135,6 +197,8 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         if self._closing:
             return
+        self._in_head = False
+        self._stop_timer()
         exchange = self._current = Exchange(self, self._url.decode("latin-1"))
         exchange.headers = self._headers
         exchange.method = self._parser.get_method().decode("latin-1")
@@ -180,5 +244,5 @@ class Connection(asyncio.Protocol):
         exchange.keep_alive = False
         self._current = None
         self._pending.append(exchange)
-        self._closing = True
+        self._closing = self._refused = True
         exchange.fail(error)

@@ -201,6 +201,36 @@ def test_bodies_above_the_limit_are_refused_early(server: Any) -> None:
         assert "maximum allowed" in json.loads(wire.answer()[2])["error"]
 
 
+def test_a_body_above_the_limit_sent_whole_still_gets_its_answer(server: Any) -> None:
+    size = (64 << 20) + 1
+    for framing in (b"Content-Length: %d\r\n\r\n" % size, b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % size):
+        with closing(Wire(server.http)) as wire:
+            wire.send(b"POST %b HTTP/1.1\r\n%b" % (INFER, framing))
+            for _ in range(size >> 20):
+                wire.send(bytes(1 << 20))
+            wire.send(b" ")
+            status, headers, body = wire.answer()
+            assert (status, headers["connection"]) == (400, "close")
+            assert "maximum allowed" in json.loads(body)["error"]
+            assert wire.closed()
+
+
+def test_a_client_that_sends_no_more_gets_its_answers(wire: Wire) -> None:
+    wire.post(ONE_ROW)
+    wire.post(ONE_ROW)
+    wire.socket.shutdown(socket.SHUT_WR)
+    first, last = wire.answer(), wire.answer()
+    assert score(first) == score(last) == pytest.approx(0.952574, abs=1e-6)
+    assert last[1]["connection"] == "close"
+    assert wire.closed()
+
+
+def test_a_client_that_sends_no_more_within_a_request_is_closed(wire: Wire) -> None:
+    wire.send(b"POST %b HTTP/1.1\r\nContent-Length: 9\r\n\r\n{" % INFER)
+    wire.socket.shutdown(socket.SHUT_WR)
+    assert wire.closed()
+
+
 def test_a_client_that_leaves_costs_nothing(server: Any) -> None:
     for _ in range(20):
         with closing(Wire(server.http)) as wire:
