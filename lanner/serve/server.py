@@ -79,8 +79,8 @@ async def _serve(options: Options, on_ready: Callable[[Ports, Service], None] | 
     service = Service(control, options.name)
     async with AsyncExitStack() as stack:
         stack.callback(control.stop)
-        http = await _listen(stack, Application(service, loop, options.http_limit), options, "HTTP")
-        pages = await _listen(stack, MetricsPage(control), options, "metrics")
+        http = await _listen(stack, Application(service, loop, options.http_limit), options, "HTTP", stopped.is_set)
+        pages = await _listen(stack, MetricsPage(control), options, "metrics", stopped.is_set)
         rpc = await _listen_grpc(stack, service, options)
         await asyncio.to_thread(control.start)
         service.ready = True
@@ -90,7 +90,7 @@ async def _serve(options: Options, on_ready: Callable[[Ports, Service], None] | 
         if on_ready:
             on_ready(ports, service)
         await stopped.wait()
-        service.ready = False
+        service.stop()
 
 
 class Handles(Protocol):
@@ -133,10 +133,12 @@ async def _bind(factory: Callable[[], asyncio.Protocol], options: Options, use: 
         raise OSError(f"cannot listen on {options.host}:{port} ({use}; --host, {option}): {why}") from error
 
 
-async def _listen(stack: AsyncExitStack, handler: Handles, options: Options, use: Use) -> int:
+async def _listen(
+    stack: AsyncExitStack, handler: Handles, options: Options, use: Use, stopping: Callable[[], bool]
+) -> int:
     """Accept HTTP connections for `handler` until the stack unwinds, which first lets them finish."""
     connections: set[Connection] = set()
-    listener = await _bind(lambda: Connection(handler.handle, connections, options.http_limit), options, use)
+    listener = await _bind(lambda: Connection(handler.handle, connections, options.http_limit, stopping), options, use)
 
     async def finish() -> None:
         listener.close()
@@ -150,6 +152,7 @@ async def _listen(stack: AsyncExitStack, handler: Handles, options: Options, use
 async def _drain(connections: set[Connection], seconds: float) -> None:
     """Wait until every connection has answered what it received, then close it."""
     end = asyncio.get_running_loop().time() + seconds
+    await asyncio.sleep(0.01)  # what has arrived is read first
     while connections and asyncio.get_running_loop().time() < end:
         for connection in list(connections):
             if connection.idle:

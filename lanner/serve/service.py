@@ -37,6 +37,7 @@ class Service:
         self.control = control
         self.name = name
         self.ready = False
+        self._stopping = False
         self.trace = {"trace_level": ["OFF"], "trace_rate": "1000", "trace_count": "-1", "log_frequency": "0"}
         self.log: dict[str, Any] = {
             "log_file": "",
@@ -46,6 +47,10 @@ class Service:
             "log_verbose_level": 0,
             "log_format": "default",
         }
+
+    def stop(self) -> None:
+        """Be ready no longer; requests that were received, or still come on open connections, are answered."""
+        self.ready, self._stopping = False, True
 
     def server_metadata(self) -> dict[str, Any]:
         return {"name": self.name, "version": VERSION, "extensions": list(EXTENSIONS)}
@@ -90,7 +95,7 @@ class Service:
 
         Raises RequestError when the request cannot be accepted; the model's statistics count that as a failure.
         """
-        if not self.ready:
+        if not self.ready and not self._stopping:
             raise RequestError("the server is not ready", 503, "REJECTED")
         loaded = self.control.model(request.model, request.version)
         try:

@@ -199,6 +199,37 @@ def test_requests_during_a_swap_are_all_answered(copy: Path) -> None:
     control.stop()
 
 
+def test_a_service_that_stops_answers_what_it_received(copy: Path) -> None:
+    control = Control(copy)
+    control.start()
+    service = Service(control)
+    request = Request("planted")
+    request.add(Tensor("ids", "INT64", (1, 4), np.zeros((1, 4), dtype=np.int64)))
+    answered = Queue[Ticket]()
+    with pytest.raises(RequestError, match="not ready"):
+        service.submit(request, 0, answered.put)
+    service.ready = True
+    service.stop()
+    assert not service.model_ready("planted")
+    service.submit(request, 0, answered.put)
+    assert answered.get(timeout=30).error is None
+    control.stop()
+
+
+def test_requests_under_way_at_a_signal_are_answered(start_server: Any, copy: Path) -> None:
+    config = "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 500000 }"
+    (copy / "planted" / "config.pbtxt").write_text(config)
+    server = start_server(copy, "--threads", "1")
+    body = b'{"inputs":[{"name":"ids","datatype":"INT64","shape":[1,4],"data":[0,0,3,0]}]}'
+    with socket.create_connection(("127.0.0.1", server.http), timeout=30) as client:
+        client.sendall(b"POST /v2/models/planted/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        time.sleep(0.1)
+        assert server.stop() == 0
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"\r\nConnection: close\r\n" in answer
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_cleanly(start_server: Any, copy: Path, number: int) -> None:
     server = start_server(copy, "--threads", "1")
