@@ -31,9 +31,23 @@ LINGER_SECONDS = 5.0
 
 
 class Exchange:
-    """One request and its answer. `abandoned` is set when the client has gone."""
+    """One request and its answer. `abandoned` is set when the client has gone.
 
-    __slots__ = ("_connection", "_parts", "abandoned", "body", "headers", "keep_alive", "method", "on_abandon", "path")
+    `extra_headers` are complete header lines that any answer gets.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_parts",
+        "abandoned",
+        "body",
+        "extra_headers",
+        "headers",
+        "keep_alive",
+        "method",
+        "on_abandon",
+        "path",
+    )
 
     def __init__(self, connection: Connection, path: str) -> None:
         self._connection = connection
@@ -44,6 +58,7 @@ class Exchange:
         self.keep_alive = True
         self.abandoned = False
         self.on_abandon: Callable[[], None] | None = None
+        self.extra_headers = b""
         self._parts: tuple[bytes, bytes] | None = None
 
     @property
@@ -53,6 +68,7 @@ class Exchange:
     def respond(self, status: int, body: Iterable[bytes] = (), headers: bytes = b"") -> None:
         """Answer (event loop thread only). `headers` are complete header lines."""
         parts = tuple(body)
+        headers += self.extra_headers
         head = b"%b%bContent-Length: %d\r\n" % (_STATUS_LINES[status], headers, sum(map(len, parts)))
         self._parts = head, b"" if self.method == "HEAD" else b"".join(parts)
         self._connection.flush()

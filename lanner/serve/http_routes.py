@@ -20,6 +20,9 @@ INLINE = 16 << 10
 """Bytes of a body up to which it is read on the event loop; larger ones, unless binary, are read on other threads."""
 
 
+_READ = ("GET", "HEAD")
+
+
 class Application:
     """Answers exchanges. Lives on the event loop's thread; models run elsewhere."""
 
@@ -48,6 +51,7 @@ class Application:
             case ("v2", "models", model, "versions", version, *action):
                 self._model(exchange, model, version, action)
             case ("v2", "models", "stats"):
+                _allow(exchange, *_READ)
                 exchange.respond_json(self._service.statistics())
             case ("v2", "models", model, *action):
                 self._model(exchange, model, "", action)
@@ -59,14 +63,19 @@ class Application:
     def _model(self, exchange: Exchange, model: str, version: str, action: list[str]) -> None:
         match action:
             case []:
+                _allow(exchange, *_READ)
                 exchange.respond_json(self._service.model_metadata(model, version))
             case ["config"]:
+                _allow(exchange, *_READ)
                 exchange.respond_json(to_json(self._service.model_config(model, version)))
             case ["stats"]:
+                _allow(exchange, *_READ)
                 exchange.respond_json(self._service.statistics(model, version))
             case ["ready"]:
+                _allow(exchange, *_READ)
                 exchange.respond(200 if self._service.model_ready(model, version) else 400)
             case ["trace", "setting"]:
+                _allow(exchange, *_READ, "POST")
                 exchange.respond_json(self._service.trace)
             case _:
                 raise _unknown(exchange)
@@ -74,20 +83,29 @@ class Application:
     def _server(self, exchange: Exchange, rest: list[str]) -> None:
         match rest:
             case []:
+                _allow(exchange, *_READ)
                 exchange.respond_json(self._service.server_metadata())
             case ["health", "live"]:
+                _allow(exchange, *_READ)
                 exchange.respond(200)
             case ["health", "ready"]:
+                _allow(exchange, *_READ)
                 exchange.respond(200 if self._service.ready else 400)
             case ["repository", "index"]:
+                _allow(exchange, "POST")
                 exchange.respond_json(self._service.index(_body(exchange).get("ready") is True))
             case ["repository", "models", model, "load" | "unload" as operation]:
+                _allow(exchange, "POST")
                 self._change(exchange, model, operation)
             case ["trace", "setting"]:
+                _allow(exchange, *_READ, "POST")
                 exchange.respond_json(self._service.trace)
             case ["logging"]:
+                _allow(exchange, *_READ, "POST")
                 exchange.respond_json(self._service.log)
             case ["systemsharedmemory" | "cudasharedmemory", *operation]:
+                changes = operation[-1:] in (["register"], ["unregister"])
+                _allow(exchange, *(("POST",) if changes else _READ))
                 exchange.respond_json(self._service.shared_memory(operation[-1] if operation else ""))
             case _:
                 raise _unknown(exchange)
@@ -106,14 +124,20 @@ class Application:
         self._loop.run_in_executor(None, change, model).add_done_callback(answer)
 
     def _infer(self, exchange: Exchange, model: str, version: str) -> None:
-        if exchange.method != "POST":
-            raise RequestError(f"inference takes POST, not {exchange.method}", 405)
+        _allow(exchange, "POST")
         inference = Inference(self._service, exchange, model, version, self._loop, self._limit)
         length = decimal(exchange.headers.get("inference-header-content-length", ""))
         if len(exchange.body) <= INLINE or (length is not None and length <= INLINE // 8):
             inference.start()
         else:
             self._readers.submit(inference.start)
+
+
+def _allow(exchange: Exchange, *methods: str) -> None:
+    """Refuse any other method."""
+    if exchange.method not in methods:
+        exchange.extra_headers = b"Allow: %b\r\n" % ", ".join(methods).encode()
+        raise RequestError(f"{exchange.path} takes {' or '.join(methods)}, not {exchange.method}", 405)
 
 
 def _unknown(exchange: Exchange) -> RequestError:

@@ -180,6 +180,29 @@ def test_status_codes(wire: Wire, request_: bytes, status: int) -> None:
         assert json.loads(body)["error"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        (b"DELETE", b"/v2/models/planted", "GET, HEAD"),
+        (b"POST", b"/v2/models/planted/versions/1/config", "GET, HEAD"),
+        (b"PUT", b"/v2/models/planted/infer", "POST"),
+        (b"POST", b"/v2/models/stats", "GET, HEAD"),
+        (b"DELETE", b"/v2/health/live", "GET, HEAD"),
+        (b"GET", b"/v2/repository/index", "POST"),
+        (b"GET", b"/v2/repository/models/planted/unload", "POST"),
+        (b"GET", b"/v2/systemsharedmemory/unregister", "POST"),
+        (b"DELETE", b"/v2/logging", "GET, HEAD, POST"),
+    ],
+)
+def test_a_method_that_a_path_does_not_take_is_refused(wire: Wire, method: bytes, path: bytes, allowed: str) -> None:
+    wire.send(b"%b %b HTTP/1.1\r\nContent-Length: 0\r\n\r\n" % (method, path))
+    status, headers, body = wire.answer()
+    assert (status, headers["allow"]) == (405, allowed)
+    assert method.decode() in json.loads(body)["error"]
+    wire.send(b"HEAD /v2/models/planted HTTP/1.1\r\n\r\nGET /v2/health/live HTTP/1.1\r\n\r\n")
+    assert wire.socket.recv(4) == b"HTTP"
+
+
 @pytest.mark.parametrize("junk", [b"\x00\x01\x02\r\n\r\n", b"POST /v2 HTTP/1.1\r\nContent-Length: x\r\n\r\n"])
 def test_what_is_not_http_is_refused_and_closed(wire: Wire, server: Any, junk: bytes) -> None:
     wire.send(junk)
