@@ -49,10 +49,13 @@ def write(directory: str | os.PathLike[str], manifest: Manifest) -> None:
 def read(directory: str | os.PathLike[str], kind: str) -> Manifest:
     """Read the manifest of a finished directory of `kind`.
 
-    Raises DataError when there is none (unfinished), when it is malformed, or when it is of another kind.
+    Raises DataError when there is no such directory, when it has none (unfinished), when it is malformed, or when it
+    is of another kind.
     """
     path = storage.join(directory, NAME)
     if not storage.exists(path):
+        if not storage.is_directory(directory):
+            raise DataError(f"{os.fspath(directory)}: no such directory")
         raise DataError(f"{directory}: no {NAME}: not a finished {kind} (its writer did not get to the end)")
     try:
         manifest = Manifest.model_validate(json.loads(storage.read_text(path)))

@@ -50,3 +50,8 @@ def test_files_that_differ_are_named(directory: Path) -> None:
     (directory / "part").unlink()
     with pytest.raises(DataError, match="part: listed in the manifest but missing"):
         manifest.verify(directory, found)
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere: no such directory"):
+        manifest.read(tmp_path / "nowhere", "dataset")

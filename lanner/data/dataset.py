@@ -107,8 +107,16 @@ class Dataset:
 
 
 def open_split(uri: str | os.PathLike[str]) -> Split:
-    """The split whose directory is `uri`, inside its dataset's directory."""
+    """The split whose directory is `uri`, inside its dataset's directory.
+
+    Raises DataError like `Dataset.open`, and when `uri` is no split's directory but a dataset's, or none at all.
+    """
+    if storage.exists(storage.join(uri, manifests.NAME)):
+        manifests.read(uri, "dataset")  # anything else that has a manifest is told apart
+        raise DataError(f"{uri} is a dataset; name a split, e.g. {storage.join(uri, 'test')}")
     directory, _, name = os.fspath(uri).rstrip("/").rpartition("/")
+    if not storage.is_directory(uri) and not storage.exists(storage.join(directory or ".", manifests.NAME)):
+        raise DataError(f"{uri}: no such directory")
     split = Dataset.open(directory or ".").split(name)
     if split is None:
         raise DataError(f"{uri}: the dataset {directory or '.'} has no files in {name!r}")

@@ -131,15 +131,19 @@ def resolve(path: str | os.PathLike[str]) -> str:
     if storage.exists(storage.join(path, manifests.NAME)):
         return os.fspath(path)
     run = RunDirectory(path)
-    found = run.best() or run.last()
-    if found is None:
-        raise DataError(f"{path}: neither a checkpoint nor a run directory with a finished one")
-    return found
+    return run.best() or _required(run.last(), path)
 
 
 def latest(path: str | os.PathLike[str]) -> str:
     """The checkpoint to go on from: `path` itself, or a run directory's last. Raises DataError when there is none."""
-    found = os.fspath(path) if storage.exists(storage.join(path, manifests.NAME)) else RunDirectory(path).last()
+    if storage.exists(storage.join(path, manifests.NAME)):
+        return os.fspath(path)
+    return _required(RunDirectory(path).last(), path)
+
+
+def _required(found: str | None, path: str | os.PathLike[str]) -> str:
+    if found is None and not storage.is_directory(path):
+        raise DataError(f"{path}: no such directory")
     if found is None:
         raise DataError(f"{path}: neither a checkpoint nor a run directory with a finished one")
     return found

@@ -39,6 +39,16 @@ def test_a_split_that_is_not_there_is_named(two_parts: Path) -> None:
         Split.open(f"{two_parts}/valid/")
 
 
+def test_a_path_that_is_no_split_is_told_what_it_is(two_parts: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"is a dataset; name a split, e\.g\. .*/test$"):
+        Split.open(str(two_parts))
+    for missing in (tmp_path / "nowhere", tmp_path / "nowhere" / "test"):
+        with pytest.raises(DataError, match=f"^{missing}: no such directory"):
+            Split.open(str(missing))
+    with pytest.raises(DataError, match="nowhere: no such directory"):
+        Dataset.open(tmp_path / "nowhere")
+
+
 def test_an_unfinished_directory_is_refused(two_parts: Path) -> None:
     (two_parts / "manifest.json").unlink()
     with pytest.raises(DataError, match="not a finished dataset"):
