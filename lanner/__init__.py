@@ -8,6 +8,11 @@ trainer = ln.Trainer(model, batch_size=4096, embedding_optimizer=ln.RowWiseAdagr
 trainer.fit(data.train, valid=data.valid)
 print(trainer.evaluate(data.test))
 ln.export(trainer, "repository/", name="ctr")
+
+A trained model again, from a run directory or checkpoint:
+
+trainer = ln.Trainer.load("runs/first")
+scores = trainer.predict(ln.Dataset.open("new/").test)
 """
 
 from __future__ import annotations

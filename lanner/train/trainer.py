@@ -82,7 +82,7 @@ class Trainer:
         """Raises ConfigError naming a setting that cannot be used."""
         given = {name: value for name, value in locals().items() if name in Settings.model_fields}
         self.settings: Settings = validated(Settings, given, "Trainer")
-        _check_labels(model)
+        _check(model)
         self.model = model
         self.run = None if out is None else RunDirectory(out)
         self.quiet = quiet
@@ -97,6 +97,23 @@ class Trainer:
         )
         self.precision = build_precision(self.settings.precision, model.embedding)
         self.step = TrainingStep(model, self.optimizer, self.precision, self.settings.embedding_l2)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], quiet: bool = False) -> Trainer:
+        """A trainer with model, weights and settings of a checkpoint, or of a run directory's best (else last) one.
+
+        Ready for `predict`, `evaluate` and `lanner.export`; `fit` trains on from these weights with fresh optimizer
+        state, while `resume` goes on exactly where training stopped. Writes nothing (`out` is None). Raises DataError
+        when there is no finished checkpoint.
+
+        Example: ``ln.Trainer.load("runs/first").predict(ln.Dataset.open("new/").test)``
+        """
+        path = checkpoint.resolve(path)
+        stored = checkpoint.read_recipe(path)
+        settings = {name: value for name, value in stored.items() if name in Settings.model_fields}
+        trainer = cls(checkpoint.load_model(path), **settings, quiet=quiet)
+        trainer._dataset = path  # a checkpoint holds its dataset's vocabularies
+        return trainer
 
     def fit(self, train: Split, valid: Split | None = None) -> dict[str, Any]:
         """Train, and return metrics, speed and verdict.
@@ -186,7 +203,13 @@ class Trainer:
         return given or max(self.settings.batch_size, _EVALUATION_BATCH)
 
 
-def _check_labels(model: RankingModel) -> None:
+def _check(model: RankingModel) -> None:
+    missing = [name for name in ("schema", "embedding", "head") if not hasattr(model, name)]
+    if missing:
+        raise ConfigError(
+            f"{type(model).__name__} has no {missing[0]!r}: a ranking model is a module with `schema` (a Schema), "
+            "`embedding` (an EmbeddingCollection) and `head(dense, embedded)`; see lanner.models.RankingModel"
+        )
     if not model.schema.labels:
         raise ConfigError("the schema has no labels, so there is nothing to train on")
     for label in model.schema.labels:

@@ -147,6 +147,20 @@ def test_a_loaded_model_predicts_the_same(dataset: Make, tmp_path: Path) -> None
     assert names == {*files, "tables", "manifest.json"}
 
 
+def test_a_run_is_loaded_with_its_settings_and_vocabularies(dataset: Make, tmp_path: Path) -> None:
+    data = dataset(valid=100)
+    values = recipe(data, tmp_path / "run", epochs=1)
+    result = train(parse(values), quiet=True)
+    loaded = Trainer.load(tmp_path / "run", quiet=True)
+    assert loaded.evaluate(data.valid) == result["valid"]
+    assert (loaded.settings.batch_size, loaded.settings.epochs, loaded.run) == (32, 1, None)
+    assert loaded.recipe() == checkpoint.read_recipe(checkpoint.resolve(tmp_path / "run"))
+    loaded.save(tmp_path / "again")
+    assert np.array_equal(Trainer.load(tmp_path / "again", quiet=True).predict(data.test), loaded.predict(data.test))
+    with pytest.raises(DataError, match="no such directory"):
+        Trainer.load(tmp_path / "nowhere")
+
+
 def test_every_id_of_the_data_is_in_the_saved_table(dataset: Make, tmp_path: Path) -> None:
     data = dataset(train=1003, rows=(1003,))  # the table's rows are the ids of the data
     ours = Trainer(DLRM(data.schema, **SMALL), batch_size=100, quiet=True)

@@ -257,6 +257,11 @@ def test_mistakes_come_before_any_work(dataset: Make, tmp_path: Path) -> None:
         train(parse({"data": empty.path, "model": SMALL}))
 
 
+def test_a_module_that_is_no_ranking_model_is_refused() -> None:
+    with pytest.raises(ConfigError, match="Linear has no 'schema': a ranking model is a module with"):
+        Trainer(torch.nn.Linear(2, 1))  # type: ignore[arg-type]
+
+
 def test_an_occupied_run_directory_is_refused(dataset: Make, tmp_path: Path) -> None:
     data = dataset()
     recipe = {"data": data.path, "out": str(tmp_path / "run"), "model": SMALL}
