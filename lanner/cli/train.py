@@ -25,6 +25,8 @@ def train(
     from lanner.train.run import train as run
 
     settings = load(recipe, changes or ())
+    if settings.out is None:
+        people.print("warning: no out=RUN is given, so the trained model will not be kept", style="bold yellow")
     try:
         result = run(settings)
     except KeyboardInterrupt:

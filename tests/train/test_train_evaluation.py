@@ -63,7 +63,14 @@ def test_a_useless_model_is_warned_about(dataset: Make, tmp_path: Path, recipe: 
                                     "dense_optimizer.lr=1e30", "--json"])  # fmt: skip
     assert done.exit_code == 0
     assert json.loads(done.stdout)["healthy"] is False
-    assert "warning:" in done.stderr
+    assert "learned nothing" in done.stderr or "training diverged" in done.stderr
+
+
+def test_training_that_keeps_nothing_says_so(dataset: Make, tmp_path: Path, recipe: str) -> None:
+    data = dataset(train=100, test=0)
+    command = ["train", recipe, f"data={data.path}"]
+    assert "no out=RUN is given" in CliRunner().invoke(app, command).stderr
+    assert "no out=RUN is given" not in CliRunner().invoke(app, [*command, f"out={tmp_path / 'run'}"]).stderr
 
 
 def test_one_class_is_not_a_failure(tmp_path: Path, recipe: str) -> None:
