@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import Annotated
 
 # Idle OpenMP threads must sleep, not spin: set before PyTorch loads its runtime.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -15,6 +16,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import typer
 
+from lanner import __version__
 from lanner.cli.console import people
 from lanner.errors import LannerError
 
@@ -28,8 +30,18 @@ for _name in COMMANDS:
     app.command(_name)(getattr(importlib.import_module(f"lanner.cli.{_name}"), _name))
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"lanner {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Train ranking models on embedding tables of any size, and serve them.
 
     Example: lanner synth --rows 100000 --out logs.tsv
@@ -43,7 +55,7 @@ def run() -> None:
     except (LannerError, OSError) as error:
         if os.environ.get("LANNER_DEBUG"):
             raise
-        people.print(f"error: {error}", style="bold red", markup=False)
+        people.print(f"error: {_text(error)}", style="bold red", markup=False)
         sys.exit(1)
     except MemoryError as error:
         if os.environ.get("LANNER_DEBUG"):
@@ -53,6 +65,15 @@ def run() -> None:
     except KeyboardInterrupt:
         people.print("interrupted")
         sys.exit(130)
+
+
+def _text(error: Exception) -> str:
+    """The error in words: the system's own errors name their file first and no number."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return f"no such file: {error.filename}"
+    return f"{error.filename}: {error.strerror}"
 
 
 if __name__ == "__main__":

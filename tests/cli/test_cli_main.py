@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import lanner as ln
 from lanner.cli.main import COMMANDS
 
 
@@ -30,6 +31,20 @@ def test_wrong_usage_ends_with_two_and_a_failure_with_one(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert "no_such_file.tsv" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_missing_file_is_named_without_an_error_number(tmp_path: Path) -> None:
+    done = lanner("train", str(tmp_path / "no_recipe.yaml"), "out=run", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "".join(done.stderr.split()) == f"error:nosuchfile:{tmp_path / 'no_recipe.yaml'}"
+    denied = lanner("train", str(tmp_path), "out=run")
+    assert denied.returncode == 1
+    assert "Errno" not in denied.stderr
+
+
+def test_version() -> None:
+    done = lanner("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, f"lanner {ln.__version__}")
 
 
 def test_json_is_one_document_on_standard_output(tmp_path: Path) -> None:
