@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -15,6 +16,9 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from lanner.errors import ConfigError, DataError
+
+_UNPUBLISHED = ".part"
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def is_local(uri: str | os.PathLike[str]) -> bool:
@@ -113,12 +117,13 @@ def publish(uri: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Write a file that appears whole or not at all.
 
     Locally the bytes go to a temporary name in the same directory and are renamed into place; object stores
-    show an object only once its upload is complete, and an upload cut short by an error is given up.
+    show an object only once its upload is complete, and an upload cut short by an error is given up. A full disk or
+    one that fails raises OSError naming the file.
     """
     if is_local(uri):
         target = local_path(uri)
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_UNPUBLISHED, dir=target.parent)
         try:
             with os.fdopen(handle, mode) as file:
                 yield file
@@ -126,9 +131,11 @@ def publish(uri: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o644)
             os.replace(temporary, target)
-        except BaseException:
+        except BaseException as error:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
+            if isinstance(error, OSError) and error.filename is None and error.errno in _DISK_ERRORS:
+                raise OSError(error.errno, os.strerror(error.errno), str(target)) from error
             raise
         return
     # A transaction belongs to the file system object, which fsspec shares among all callers: take one of our own.
@@ -136,6 +143,13 @@ def publish(uri: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     with fs.transaction, fs.open(path, mode) as file:
         yield file
     _file_system(uri)[0].invalidate_cache()
+
+
+def remove_unpublished(directory: str | os.PathLike[str], name: str = "*") -> None:
+    """Remove what killed writers of the file `name` left in the local `directory`; none may be at work there."""
+    if is_local(directory):
+        for path in local_path(directory).glob(f".{name}.????????{_UNPUBLISHED}"):
+            path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import stat
 import uuid
@@ -90,6 +91,28 @@ def test_text_that_is_none_is_refused_by_name(base: str) -> None:
         file.write(b"ab\xff\xfe")
     with pytest.raises(DataError, match=r"x.yaml: not UTF-8 text \(byte 2\)"):
         storage.read_text(storage.join(base, "x.yaml"))
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match=r"No space left on device: '.*/x'") as caught,
+        storage.publish(tmp_path / "x") as file,
+    ):
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.errno == errno.ENOSPC
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    names = (".a.yaml.abcd1234.part", ".b.parquet._x3y4z5w.part", "c.part", ".mine.part")
+    for name in names:
+        (tmp_path / name).touch()
+    storage.remove_unpublished(tmp_path, "a.yaml")
+    assert {path.name for path in tmp_path.iterdir()} == set(names[1:])
+    storage.remove_unpublished(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"c.part", ".mine.part"}
+    storage.remove_unpublished(tmp_path / "nowhere")
 
 
 def test_an_unknown_protocol_is_refused_by_name() -> None:
