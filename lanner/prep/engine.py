@@ -85,10 +85,13 @@ def _clear(out: str) -> None:
     """Remove an older dataset, its manifest first, and what an interrupted run left of one; nothing else."""
     storage.remove(storage.join(out, manifests.NAME))
     for folder in (*SPLITS, "vocab"):
+        storage.remove_unpublished(storage.join(out, folder))
         if storage.exists(storage.join(out, folder)):
             for name in storage.list_files(storage.join(out, folder)):
-                if name.lstrip(".").startswith("part-") or (folder == "vocab" and name.endswith(".parquet")):
+                if name.startswith("part-") or (folder == "vocab" and name.endswith(".parquet")):
                     storage.remove(storage.join(out, folder, name))
+    for name in (manifests.NAME, "schema.yaml", REJECTED):
+        storage.remove_unpublished(out, name)
     storage.remove(storage.join(out, REJECTED))
 
 

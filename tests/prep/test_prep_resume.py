@@ -115,3 +115,13 @@ def test_two_runs_to_one_place_are_refused(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(ConfigError, match="another run"):
             prepare(logs, tmp_path / "out")
+
+
+def test_files_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    logs = staged_once(tmp_path)
+    left = [".schema.yaml.abcdefgh.part", "vocab/.C1.parquet.abcdefgh.part", "train/.part-00000.arrow.abcdefgh.part"]
+    for name in left:
+        (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "out" / name).write_bytes(b"half")
+    prepare(logs, tmp_path / "out")
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix == ".part"]
