@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from lanner.errors import ConfigError
 from lanner.prep import transforms
 from lanner.schema import Dense, HashEncoder, Schema, Sparse, Transform, VocabEncoder
@@ -30,6 +32,8 @@ class Choices:
             sparse = [self._encoded(feature, vocabulary).model_dump() for feature in schema.sparse]
             dense = [self._transformed(number).model_dump() for number in schema.dense]
             return Schema.parse({**schema.model_dump(), "sparse": sparse, "dense": dense}, "choices")
+        except ValidationError as error:
+            raise ConfigError("; ".join(map(_problem, error.errors()))) from error
         except ValueError as error:
             raise ConfigError(f"encoder choices: {error}") from error
 
@@ -48,3 +52,8 @@ class Choices:
         if self.transform not in transforms.FITTED:
             transforms.check(changed)
         return changed
+
+
+def _problem(problem: Any) -> str:
+    field = str(problem["loc"][-1])
+    return f"{'hash_size' if field == 'size' else field}: {problem['msg']} (got {problem['input']!r})"

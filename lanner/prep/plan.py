@@ -25,6 +25,7 @@ Fit = Literal["train", "all"]
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LEAST_MEMORY = 64 << 20
 _BLOCK = (64 << 10, 8 << 20)
+_MOST_COLUMNS = 10_000
 _COPIES = 4
 """Bytes held for each byte of a block underway: its text, its columns and what becomes of them."""
 
@@ -131,7 +132,11 @@ def _options(reading: dict[str, Any]) -> ReadOptions:
     known = {field.name for field in fields(ReadOptions)}
     if unknown := sorted(set(reading) - known):
         raise ConfigError(f"unknown option {unknown[0]!r}: expected one of {', '.join(sorted(known))}")
-    return ReadOptions(**reading)
+    options = ReadOptions(**reading)
+    for name in ("numeric", "categorical"):
+        if not 0 <= (count := getattr(options, name)) <= _MOST_COLUMNS:
+            raise ConfigError(f"{name} {count}: expected 0 to {_MOST_COLUMNS:,} columns")
+    return options
 
 
 def _check_rest(fit: str, rows: int | None, dense_type: str, strict: bool) -> None:
