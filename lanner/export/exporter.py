@@ -92,8 +92,10 @@ def verify(model: RankingModel, directory: Path) -> None:
     dense, bags = random_batch(model.schema, _SAMPLE, np.random.default_rng(0))
     graph, tables = DenseGraph(directory / GRAPH), load_tables(directory / "tables", model.schema)
     with torch.inference_mode():
-        expected = torch.sigmoid(model.head(torch.from_numpy(dense), model.embedding(bags))).numpy()
-        scores = graph(dense, tables(bags).numpy())
+        none = torch.empty(len(dense), 0)  # bags without features do not know the batch size
+        embedded, looked_up = (model.embedding(bags), tables(bags)) if bags.names else (none, none)
+        expected = torch.sigmoid(model.head(torch.from_numpy(dense), embedded)).numpy()
+        scores = graph(dense, looked_up.numpy())
     if scores.shape != expected.shape:
         raise ExportError(f"the exported graph gives scores of shape {scores.shape}, the model {expected.shape}")
     difference = float(np.abs(scores - expected).max())
