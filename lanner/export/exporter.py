@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
@@ -24,6 +27,8 @@ from lanner.schema import Schema
 from lanner.train import Trainer, checkpoint
 
 TOLERANCE = 1e-6
+_BUILDING = ".building-"
+_FRESH = 60  # seconds after which an exporter has surely locked the directory it made
 _SAMPLE = 97  # rows of the random batch that is scored both ways
 
 
@@ -59,18 +64,45 @@ def _directory(repository: str | os.PathLike[str], name: str) -> Path:
 def _export(source: str, directory: Path, name: str, version: int | None) -> str:
     config = configs.load(directory, name)  # a config.pbtxt that cannot be read is found before the work
     model = checkpoint.load_model(source)
-    building = Path(mkdtemp(prefix=".building-", dir=directory))
-    try:
+    with _build_directory(directory) as building:
         outputs = _write(model, source, building)
         verify(model, building)
         _finish(building, model.schema, source)
         published = _publish(building, directory, version)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
     configs.describe_model(config, model.schema, outputs)
     storage.write_text(directory / configs.FILE, configs.to_text(config))
     return str(published)
+
+
+@contextmanager
+def _build_directory(directory: Path) -> Iterator[Path]:
+    """A directory beside the versions, locked while the block runs and removed when it raises."""
+    _remove_abandoned(directory)
+    building = Path(mkdtemp(prefix=_BUILDING, dir=directory))
+    held = os.open(building, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield building
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    finally:
+        os.close(held)
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Remove what exporters left that were killed: directories that no process holds locked."""
+    for path in directory.glob(f"{_BUILDING}*"):
+        with suppress(FileNotFoundError):  # published or removed meanwhile
+            held = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - path.stat().st_mtime > _FRESH:
+                    shutil.rmtree(path, ignore_errors=True)
+            except BlockingIOError:
+                continue
+            finally:
+                os.close(held)
 
 
 def _write(model: RankingModel, source: str, building: Path) -> int:
