@@ -27,6 +27,11 @@ def _check(owner: object, name: str, value: float, low: float, high: float = mat
         raise ConfigError(f"{type(owner).__name__}: {name} is {value!r}, expected a number with {bound}")
 
 
+def _check_not_negative(owner: object, *names: str) -> None:
+    for name in names:
+        _check(owner, name, getattr(owner, name), 0.0)
+
+
 @dataclass(frozen=True)
 class SGD:
     """Plain stochastic gradient descent."""
@@ -35,7 +40,7 @@ class SGD:
     states: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        _check(self, "lr", self.lr, 0.0)
+        _check_not_negative(self, "lr")
 
 
 @dataclass(frozen=True)
@@ -48,9 +53,7 @@ class Adagrad:
     states: ClassVar[tuple[str, ...]] = ("sum",)
 
     def __post_init__(self) -> None:
-        _check(self, "lr", self.lr, 0.0)
-        _check(self, "eps", self.eps, 0.0)
-        _check(self, "initial_accumulator", self.initial_accumulator, 0.0)
+        _check_not_negative(self, "lr", "eps", "initial_accumulator")
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,7 @@ class RowWiseAdagrad:
     states: ClassVar[tuple[str, ...]] = ("sum",)
 
     def __post_init__(self) -> None:
-        _check(self, "lr", self.lr, 0.0)
-        _check(self, "eps", self.eps, 0.0)
-        _check(self, "initial_accumulator", self.initial_accumulator, 0.0)
+        _check_not_negative(self, "lr", "eps", "initial_accumulator")
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,7 @@ class Adam:
     states: ClassVar[tuple[str, ...]] = ("first", "second")
 
     def __post_init__(self) -> None:
-        _check(self, "lr", self.lr, 0.0)
-        _check(self, "eps", self.eps, 0.0)
+        _check_not_negative(self, "lr", "eps")
         object.__setattr__(self, "betas", tuple(self.betas))
         if len(self.betas) != 2:
             raise ConfigError(f"Adam: betas is {self.betas!r}, expected two numbers")
