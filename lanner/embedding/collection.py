@@ -108,8 +108,9 @@ class EmbeddingCollection(nn.Module):
         strays = False
         for joint, layout in layouts:
             strays |= lookup(
-                joint.weights, layout, bags.values, bags.offsets, bags.weights, out, winners, backend=self.backend
-            )
+                joint.weights, layout, bags.values, bags.offsets, bags.weights, bags.batch_size, out.view(-1),
+                None if winners is None else winners.view(-1), backend=self.backend,
+            )  # fmt: skip
         if strays:
             self._stray(bags)
         return out
@@ -185,8 +186,9 @@ class EmbeddingCollection(nn.Module):
             step = joint.step(self.steps, self.learning_rate_scale, gradient_scale)
             states = tuple(joint.states.values())
             update(
-                joint.weights, states, gradient, layout, bags.values, bags.offsets, bags.weights, pending.winners,
-                step, backend=self.backend,
+                joint.weights, states, gradient.view(-1), layout, bags.values, bags.offsets, bags.weights,
+                bags.batch_size, None if pending.winners is None else pending.winners.view(-1), step,
+                backend=self.backend,
             )  # fmt: skip
 
     def _home(self, table: str) -> JointTable:
@@ -205,7 +207,14 @@ class EmbeddingCollection(nn.Module):
         for feature, dim in zip(self.features, self._dims, strict=True):
             joint = self._home(feature.table)
             span = joint.spans[feature.table]
-            place = (names.index(feature.name), span.start, span.stop - span.start, POOLINGS[feature.pooling], column)
+            place = (
+                names.index(feature.name),
+                span.start,
+                span.stop - span.start,
+                POOLINGS[feature.pooling],
+                column,
+                self.width,
+            )
             lines[self._joint.index(joint)].append(place)
             column += dim
         self._layouts[names] = [

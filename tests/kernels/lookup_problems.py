@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from lanner.kernels.layout import MAX, MEAN, SUM
+from lanner.kernels.layout import MAX, MEAN, NONE, SUM
 
 # Each pair is compiled afresh on a new machine, so odd widths come with one id type.
 _KINDS = [(1, np.int64), (3, np.int32), (17, np.int64), (64, np.int32), (64, np.int64), (130, np.int64)]
@@ -19,6 +19,21 @@ def arrays_of(problem):
     return [None if problem[name] is None else np.asarray(problem[name]) for name in ARRAYS]
 
 
+def vectors_of(line, offsets, batch, dim):
+    """For each vector of a line of a layout: its first and last + 1 id, and its columns of the flat output."""
+    feature, _, _, pooling, out, stride = line
+    for sample in range(batch):
+        bag = feature * batch + sample
+        begin, end = (bag, bag + 1) if offsets is None else offsets[bag : bag + 2]
+        first = feature * batch if offsets is None else offsets[feature * batch]
+        if pooling == NONE:
+            for at in range(begin, end):
+                place = out + (at - first) * stride
+                yield at, at + 1, slice(place, place + dim)
+        else:
+            yield begin, end, slice(out + sample * stride, out + sample * stride + dim)
+
+
 @st.composite
 def problems(draw):
     """Weights, layout, bags: two or three features over one or two tables of one width."""
@@ -29,26 +44,27 @@ def problems(draw):
     order = draw(st.permutations(range(len(tables))))
     random = np.random.default_rng(draw(st.integers(0, 1000)))
     starts = np.cumsum([0, *sizes])
-    layout = np.array(
-        [
-            (order[k], starts[table], sizes[table], draw(st.sampled_from([SUM, MEAN, MAX])), order[k] * dim)
-            for k, table in enumerate(tables)
-        ],
-        np.int64,
-    )
     rows = dict(zip(order, (sizes[table] for table in tables), strict=True))
     one_hot = draw(st.booleans())
     lengths = np.ones(len(tables) * batch, np.int64) if one_hot else random.integers(0, 5, len(tables) * batch)
     values = [random.integers(0, rows[f], lengths[f * batch : (f + 1) * batch].sum()) for f in range(len(tables))]
     values = np.concatenate(values).astype(kind) if values else np.zeros(0, kind)
+    size, stride = len(tables) * dim * batch, len(tables) * dim
+    layout = []
+    for k, table in enumerate(tables):
+        pooling, place = draw(st.sampled_from([SUM, MEAN, MAX, NONE])), (order[k] * dim, stride)
+        if pooling == NONE:  # its vectors lie one after another, behind the pooled ones
+            place = size, dim
+            size += int(lengths[order[k] * batch : (order[k] + 1) * batch].sum()) * dim
+        layout.append((order[k], starts[table], sizes[table], pooling, *place))
     weights = random.standard_normal((starts[-1], dim)).astype(np.float32)
     weighted = draw(st.booleans())
     return {
         "weights": torch.from_numpy(weights),
-        "layout": layout,
+        "layout": np.array(layout, np.int64),
         "values": torch.from_numpy(values),
         "offsets": None if one_hot else torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)])),
         "factors": torch.from_numpy(random.standard_normal(values.size).astype(np.float32)) if weighted else None,
         "batch": batch,
-        "width": len(tables) * dim,
+        "size": size,
     }

@@ -7,31 +7,28 @@ import pytest
 import torch
 from hypothesis import given, settings
 from kernel_assembly import packed_instructions, uses
-from lookup_problems import BACKENDS, arrays_of, problems
+from lookup_problems import BACKENDS, arrays_of, problems, vectors_of
 
-from lanner.kernels.layout import MAX, MEAN, SUM
+from lanner.kernels.layout import MAX, MEAN, NONE, SUM
 from lanner.kernels.lookup import bags_fit, cpu, lookup
 from lanner.kernels.simd import lanes_for
 
 
-def expected(weights, layout, values, offsets, factors, batch, width):
-    """Outputs and winners by loops in float64."""
-    out, winners = np.zeros((batch, width)), np.full((batch, width), -1)
-    dim = weights.shape[1]
-    for feature, first_row, _, pooling, column in layout:
-        for sample in range(batch):
-            bag = feature * batch + sample
-            begin, end = (bag, bag + 1) if offsets is None else offsets[bag : bag + 2]
-            if begin == end:
-                continue
+def expected(weights, layout, values, offsets, factors, batch, size):
+    """Outputs and winners by loops in float64; nan where no vector lies."""
+    out, winners = np.full(size, np.nan), np.full(size, -1)
+    for line in layout:
+        first_row, pooling = line[1], line[3]
+        for begin, end, columns in vectors_of(line, offsets, batch, weights.shape[1]):
             rows = weights[first_row + values[begin:end]].astype(np.float64)
             if factors is not None:
                 rows = rows * factors[begin:end, None]
-            columns = slice(column, column + dim)
-            if pooling == MAX:
-                out[sample, columns], winners[sample, columns] = rows.max(0), rows.argmax(0)
+            if begin == end:
+                out[columns] = 0
+            elif pooling == MAX:
+                out[columns], winners[columns] = rows.max(0), rows.argmax(0)
             else:
-                out[sample, columns] = rows.sum(0) / (end - begin if pooling == MEAN else 1)
+                out[columns] = rows.sum(0) / (end - begin if pooling == MEAN else 1)
     return out, winners
 
 
@@ -39,27 +36,27 @@ def expected(weights, layout, values, offsets, factors, batch, width):
 @given(problem=problems())
 @settings(max_examples=60, deadline=None)
 def test_equals_a_loop_over_bags(backend, problem):
-    batch, width = problem.pop("batch"), problem.pop("width")
-    out, winners = torch.full((batch, width), 7.0), torch.full((batch, width), 7, dtype=torch.int32)
+    size = problem.pop("size")
+    out, winners = torch.full((size,), torch.nan), torch.full((size,), 7, dtype=torch.int32)
     strays = lookup(**problem, out=out, winners=winners, backend=backend)
-    wanted, won = expected(*arrays_of(problem), batch, width)
+    wanted, won = expected(*arrays_of(problem), problem["batch"], size)
     assert not strays
     np.testing.assert_allclose(out.numpy(), wanted, atol=1e-5)
-    for _, _, _, pooling, column in problem["layout"]:
-        if pooling == MAX:
-            columns = slice(column, column + problem["weights"].shape[1])
-            np.testing.assert_array_equal(winners.numpy()[:, columns], won[:, columns])
+    for line in problem["layout"]:
+        if line[3] == MAX:
+            for _, _, columns in vectors_of(line, problem["offsets"], problem["batch"], problem["weights"].shape[1]):
+                np.testing.assert_array_equal(winners.numpy()[columns], won[columns])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("offsets", [None, torch.arange(9)], ids=["one-hot", "ragged"])
-@pytest.mark.parametrize("pooling", [SUM, MEAN, MAX])
+@pytest.mark.parametrize("pooling", [SUM, MEAN, MAX, NONE])
 def test_an_id_out_of_range_never_reads_another_table(backend, offsets, pooling):
     weights = torch.cat([torch.full((10, 4), 1.0), torch.full((10, 4), 2.0)])
     weights[0] = 0.5
-    layout = np.array([(0, 0, 10, pooling, 0), (1, 10, 10, pooling, 4)], np.int64)
+    layout = np.array([(0, 0, 10, pooling, 0, 8), (1, 10, 10, pooling, 4, 8)], np.int64)
     values, out = torch.tensor([9, 10, -1, 2**40, 0, 1, 2, 3]), torch.zeros(4, 8)
-    assert lookup(weights, layout, values, offsets, None, out, backend=backend)
+    assert lookup(weights, layout, values, offsets, None, 4, out.view(-1), backend=backend)
     assert out[:, :4].tolist() == [[1.0] * 4, [0.5] * 4, [0.5] * 4, [0.5] * 4]
     assert (out[:, 4:] == 2.0).all()
 
@@ -68,14 +65,14 @@ def test_an_id_out_of_range_never_reads_another_table(backend, offsets, pooling)
 def test_many_threads_give_what_one_gives(hotness, monkeypatch):
     random, batch, features, dim = np.random.default_rng(0), 3000, 5, 16
     weights = torch.from_numpy(random.standard_normal((features * 1000, dim)).astype(np.float32))
-    layout = np.array([(f, f * 1000, 1000, SUM, f * dim) for f in range(features)], np.int64)
+    layout = np.array([(f, f * 1000, 1000, SUM, f * dim, features * dim) for f in range(features)], np.int64)
     values = torch.from_numpy(random.integers(0, 1000, features * batch * hotness))
     offsets = None if hotness == 1 else torch.arange(0, features * batch * hotness + 1, hotness)
     outs = []
     for threads in ("1", "3"):
         monkeypatch.setenv("LANNER_THREADS", threads)
         outs.append(torch.empty(batch, features * dim))
-        lookup(weights, layout, values, offsets, None, outs[-1])
+        lookup(weights, layout, values, offsets, None, batch, outs[-1].view(-1))
     assert torch.equal(*outs)
     rows = weights[values.view(features, batch, hotness) + torch.arange(features)[:, None, None] * 1000]
     torch.testing.assert_close(outs[0], rows.sum(2).transpose(0, 1).reshape(batch, -1), atol=1e-5, rtol=0)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_assembly import packed_instructions, uses
-from lookup_problems import BACKENDS, arrays_of, problems
+from lookup_problems import BACKENDS, arrays_of, problems, vectors_of
 
 from lanner.kernels.layout import MAX, MEAN, SUM
 from lanner.kernels.lookup import lookup
@@ -23,17 +23,15 @@ STEPS = {
 }
 
 
-def dense_gradient(weights, layout, values, offsets, factors, gradient):
+def dense_gradient(weights, layout, values, offsets, factors, batch, gradient):
     """The gradient of the whole joint table, float64, by loops; and which rows occurred."""
-    batch, dim = gradient.shape[0], weights.shape[1]
     dense, seen = np.zeros(weights.shape), np.zeros(len(weights), bool)
-    for feature, first_row, _, pooling, column in layout:
-        for sample in range(batch):
-            bag = feature * batch + sample
-            begin, end = (bag, bag + 1) if offsets is None else offsets[bag : bag + 2]
+    for line in layout:
+        first_row, pooling = line[1], line[3]
+        for begin, end, columns in vectors_of(line, offsets, batch, weights.shape[1]):
             at = first_row + values[begin:end]
             scales = np.ones(end - begin) if factors is None else factors[begin:end].astype(np.float64)
-            each = np.repeat(gradient[sample, column : column + dim][None].astype(np.float64), end - begin, 0)
+            each = np.repeat(gradient[columns][None].astype(np.float64), end - begin, 0)
             if pooling == MEAN and end > begin:
                 scales = scales / (end - begin)
             if pooling == MAX and end > begin:
@@ -79,18 +77,18 @@ def fresh_states(rule, weights, random):
 @given(problem=problems(), scale=st.sampled_from([1.0, 0.25]), seed=st.integers(0, 100))
 @settings(max_examples=25, deadline=None)
 def test_equals_a_dense_computation(backend, rule, problem, scale, seed):
-    random, batch, width = np.random.default_rng(seed), problem.pop("batch"), problem.pop("width")
-    gradient = random.standard_normal((batch, width)).astype(np.float32)
+    random, size, batch = np.random.default_rng(seed), problem.pop("size"), problem["batch"]
+    gradient = random.standard_normal(size).astype(np.float32)
     states, step = fresh_states(rule, problem["weights"], random), STEPS[rule]._replace(scale=scale)
-    out, winners = torch.empty(batch, width), torch.empty((batch, width), dtype=torch.int32)
+    out, winners = torch.empty(size), torch.empty(size, dtype=torch.int32)
     lookup(**problem, out=out, winners=winners)
     arrays = arrays_of(problem)
-    dense, seen = dense_gradient(*arrays, gradient)
+    dense, seen = dense_gradient(*arrays, batch, gradient)
     weights, after = dense_step(
         step, arrays[0].astype(np.float64), [s.numpy().astype(np.float64) for s in states], dense, seen
     )
     update(torch.from_numpy(arrays[0]), states, torch.from_numpy(gradient), problem["layout"], problem["values"],
-           problem["offsets"], problem["factors"], winners, step, backend)  # fmt: skip
+           problem["offsets"], problem["factors"], batch, winners, step, backend)  # fmt: skip
     np.testing.assert_allclose(arrays[0], weights, atol=3e-6)
     for state, wanted in zip(states, after, strict=True):
         np.testing.assert_allclose(state.numpy(), wanted, rtol=2e-5, atol=1e-5)
@@ -98,8 +96,8 @@ def test_equals_a_dense_computation(backend, rule, problem, scale, seed):
 
 def one_table(rows, dim, ids, gradient):
     """A problem of a single one-hot feature."""
-    layout = np.array([(0, 0, rows, SUM, 0)], np.int64)
-    return torch.zeros(rows, dim), layout, torch.as_tensor(ids), torch.as_tensor(gradient)
+    layout = np.array([(0, 0, rows, SUM, 0, dim)], np.int64)
+    return torch.zeros(rows, dim), layout, torch.as_tensor(ids), torch.as_tensor(gradient).view(-1)
 
 
 @pytest.mark.parametrize("rule", Rule)
@@ -112,7 +110,7 @@ def test_threads_and_parts_give_what_one_thread_gives(rule, rows, monkeypatch):
         monkeypatch.setenv("LANNER_THREADS", threads)
         weights, layout, values, gradient = one_table(rows, dim, ids, np.ones((count, dim), np.float32))
         states = tuple(torch.zeros_like(s) for s in fresh_states(rule, weights, random))
-        update(weights, states, gradient, layout, values, None, None, None, STEPS[rule])
+        update(weights, states, gradient, layout, values, None, None, count, None, STEPS[rule])
         results.append((weights, *states))
     assert all(torch.equal(one, four) for one, four in zip(*results, strict=True))
     assert torch.equal((results[0][0] != 0).any(1).nonzero()[:, 0], torch.unique(torch.as_tensor(ids)))
@@ -121,7 +119,7 @@ def test_threads_and_parts_give_what_one_thread_gives(rule, rows, monkeypatch):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_ids_out_of_range_train_row_0_as_lookup_read_it(backend):
     weights, layout, values, gradient = one_table(10, 4, [3, 10, -1, 2**40], np.ones((4, 4), np.float32))
-    update(weights, (), gradient, layout, values, None, None, None, Step(Rule.SGD, 1.0), backend)
+    update(weights, (), gradient, layout, values, None, None, 4, None, Step(Rule.SGD, 1.0), backend)
     assert weights[:, 0].tolist() == [-3.0, 0, 0, -1.0, 0, 0, 0, 0, 0, 0]
 
 
@@ -129,12 +127,12 @@ def test_a_row_number_times_the_width_may_pass_2_to_the_31():
     """The last row starts at element 2^31; untouched rows of the map cost no memory."""
     rows, dim = (1 << 26) + 1, 32
     weights = torch.from_numpy(np.zeros((rows, dim), np.float32))
-    layout = np.array([(0, 0, rows, SUM, 0)], np.int64)
+    layout = np.array([(0, 0, rows, SUM, 0, dim)], np.int64)
     values, out = torch.tensor([rows - 1, 5]), torch.empty(2, dim)
     weights[-1] = 2.5
-    lookup(weights, layout, values, None, None, out)
+    lookup(weights, layout, values, None, None, 2, out.view(-1))
     assert (out[0] == 2.5).all() and (out[1] == 0).all()
-    update(weights, (), torch.ones(2, dim), layout, values, None, None, None, Step(Rule.SGD, 1.0))
+    update(weights, (), torch.ones(2 * dim), layout, values, None, None, 2, None, Step(Rule.SGD, 1.0))
     assert (weights[-1] == 1.5).all() and (weights[5] == -1.0).all() and (weights[0] == 0).all()
 
 

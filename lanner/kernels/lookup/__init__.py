@@ -1,4 +1,4 @@
-"""Pooled embedding lookup: bags of ids to the sum, mean or maximum of the rows they name."""
+"""Embedding lookup: bags of ids to the sum, mean or maximum of the rows they name, or to the rows themselves."""
 
 from __future__ import annotations
 
@@ -24,64 +24,45 @@ def lookup(
     values: Tensor,
     offsets: Tensor | None,
     factors: Tensor | None,
+    batch: int,
     out: Tensor,
     winners: Tensor | None = None,
     backend: Backend = "cpu",
 ) -> bool:
-    """Fill `out` with the pooled rows of every feature of `layout` (see `lanner.kernels.layout`).
+    """Fill `out` with the rows of every feature of `layout` (see `lanner.kernels.layout`), pooled or one by one.
 
     weights   float32 [rows, dim], the joint table
     values    int32 or int64 ids, feature-major; id i of a feature is row FIRST_ROW + i
     offsets   int64 [F*B + 1]: where each bag starts; None: one id a bag
     factors   float32, one for each id, multiplied into its row; None: 1
-    out       float32 [B, width]; the feature fills columns COLUMN .. COLUMN + dim, an empty bag gives zeros
-    winners   int32 [B, width], where MAX pooling notes the place within the bag that gave the maximum (-1: none)
+    batch     B, the bags of each feature
+    out       float32, flat; the layout says which vectors lie where; an empty bag gives zeros
+    winners   int32, like `out`, where MAX pooling notes the place within the bag that gave the maximum (-1: none)
 
     All are contiguous. The mean divides by the number of ids, whatever their factors. An id outside its table takes
     row 0 of the table, never another table's; the return value says whether there was one. Bags must fit
     (`bags_fit`).
     """
     if backend == "reference":
-        return reference.lookup(weights, layout, values, offsets, factors, out, winners)
-    strays = np.zeros(1, np.bool_)
+        return reference.lookup(weights, layout, values, offsets, factors, batch, out, winners)
+    strays, dim = np.zeros(1, np.bool_), weights.shape[1]
+    numbers = _NO_FACTORS if factors is None else factors.numpy()
     if offsets is None:
-        _one_hot(weights, layout, values, factors, out, strays)
+        parallel.run(
+            cpu.one_hot, batch, lanes_for(dim), _flat(weights), dim, layout, values.numpy(), numbers, batch,
+            out.numpy(), strays, grain=max(_GRAIN // (4 * dim * max(len(layout), 1)), 1),
+        )  # fmt: skip
         if winners is not None:
             winners.zero_()
     else:
-        _pooled(weights, layout, values, offsets, factors, out, winners, strays)
+        bags = len(layout) * batch
+        parallel.run(
+            cpu.pooled, bags, lanes_for(dim), _flat(weights), dim, layout, values.numpy(), offsets.numpy(), numbers,
+            batch, out.numpy(), _NO_WINNERS if winners is None else winners.numpy(), strays,
+            grain=max(_GRAIN // (4 * dim * (1 + values.numel() // max(bags, 1))), 1),
+            pieces_per_thread=len(layout),  # so that all threads read the same table, which then stays in their cache
+        )  # fmt: skip
     return bool(strays[0])
-
-
-def _one_hot(
-    weights: Tensor, layout: Array, values: Tensor, factors: Tensor | None, out: Tensor, strays: Array
-) -> None:
-    (batch, out_width), dim = out.shape, weights.shape[1]
-    parallel.run(
-        cpu.one_hot, batch, lanes_for(dim), _flat(weights), dim, layout, values.numpy(),
-        _NO_FACTORS if factors is None else factors.numpy(), batch, _flat(out), out_width, strays,
-        grain=max(_GRAIN // (4 * dim * len(layout)), 1),
-    )  # fmt: skip
-
-
-def _pooled(
-    weights: Tensor,
-    layout: Array,
-    values: Tensor,
-    offsets: Tensor,
-    factors: Tensor | None,
-    out: Tensor,
-    winners: Tensor | None,
-    strays: Array,
-) -> None:
-    (batch, out_width), dim, bags = out.shape, weights.shape[1], len(layout) * out.shape[0]
-    parallel.run(
-        cpu.pooled, bags, lanes_for(dim), _flat(weights), dim, layout, values.numpy(), offsets.numpy(),
-        _NO_FACTORS if factors is None else factors.numpy(), batch, _flat(out), out_width,
-        _NO_WINNERS if winners is None else _flat(winners), strays,
-        grain=max(_GRAIN // (4 * dim * (1 + values.numel() // max(bags, 1))), 1),
-        pieces_per_thread=len(layout),  # so that all threads read the same table, which then stays in their cache
-    )  # fmt: skip
 
 
 def bags_fit(values: Tensor, offsets: Tensor | None, factors: Tensor | None, features: int) -> bool:

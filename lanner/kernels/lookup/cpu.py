@@ -7,7 +7,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from lanner.kernels.layout import COLUMN, FEATURE, FIELDS, FIRST_ROW, MAX, MEAN, POOLING, ROWS
+from lanner.kernels.layout import FEATURE, FIELDS, FIRST_ROW, MAX, MEAN, NONE, OUT, POOLING, ROWS, STRIDE
 from lanner.kernels.simd import fma, get, load, prefetch_row, splat, store, width
 
 _AHEAD = 24  # ids between the row fetched and the row summed
@@ -25,7 +25,6 @@ def one_hot(
     factors: Any,
     batch: int,
     out: Any,
-    out_width: int,
     strays: Any,
 ) -> None:
     """Copy the rows of samples begin..end; sets strays[0] for an id out of range.
@@ -55,7 +54,8 @@ def one_hot(
                 if factors.size:
                     place = get(layout, line * FIELDS + FEATURE) * batch + sample
                     vector = vector * splat(get(factors, place), lanes)
-                store(out, sample * out_width + get(layout, line * FIELDS + COLUMN) + part, vector)
+                start = get(layout, line * FIELDS + OUT) + sample * get(layout, line * FIELDS + STRIDE)
+                store(out, start + part, vector)
                 at += 1
             if at == starts.size:
                 at = 0
@@ -84,7 +84,6 @@ def pooled(
     factors: Any,
     batch: int,
     out: Any,
-    out_width: int,
     winners: Any,
     strays: Any,
 ) -> None:
@@ -93,31 +92,27 @@ def pooled(
         line = begin // batch
         first = begin - line * batch
         last = min(end - line * batch, batch)
-        pooling, bag, column = layout[line, POOLING], layout[line, FEATURE] * batch, layout[line, COLUMN]
-        first_row, rows = layout[line, FIRST_ROW], layout[line, ROWS]
+        pooling, bag = layout[line, POOLING], layout[line, FEATURE] * batch
+        first_row, rows, place, stride = (
+            layout[line, FIRST_ROW], layout[line, ROWS], layout[line, OUT], layout[line, STRIDE]
+        )  # fmt: skip
+        stray = False
         if pooling == MAX:
             stray = _maxima(
-                weights,
-                dim,
-                values,
-                offsets,
-                factors,
-                bag,
-                first,
-                last,
-                first_row,
-                rows,
-                out,
-                column,
-                out_width,
-                winners,
+                weights, dim, values, offsets, factors, bag, first, last, first_row, rows, out, place, stride, winners
             )
+        elif pooling == NONE:
+            ids, until = get(offsets, bag + first), get(offsets, bag + last)
+            place += (ids - get(offsets, bag)) * stride
+            for part in range(0, dim, width(lanes)):
+                stray |= _copies(
+                    lanes, weights, dim, part, values, factors, ids, until, first_row, rows, out, place, stride
+                )
         else:
-            stray = False
             for part in range(0, dim, width(lanes)):
                 stray |= _sums(
                     lanes, weights, dim, part, values, offsets, factors, bag, first, last,
-                    first_row, rows, pooling == MEAN, out, column, out_width,
+                    first_row, rows, pooling == MEAN, out, place, stride,
                 )  # fmt: skip
         if stray:
             strays[0] = True
@@ -140,8 +135,8 @@ def _sums(
     rows: int,
     mean: bool,
     out: Any,
-    column: int,
-    out_width: int,
+    place: int,
+    stride: int,
 ) -> bool:
     """Sums or means of samples first..last of one feature, columns part.. of each row."""
     stray, base, limit = False, first_row * dim + part, np.uint64(rows)
@@ -160,7 +155,37 @@ def _sums(
             row_sum = fma(vector, splat(factor, lanes), row_sum)
         if mean and stop - start > 1:
             row_sum = row_sum * splat(np.float32(1.0) / np.float32(stop - start), lanes)
-        store(out, sample * out_width + column + part, row_sum)
+        store(out, place + sample * stride + part, row_sum)
+    return stray
+
+
+@nb.njit(nogil=True, cache=True)
+def _copies(
+    lanes: Any,
+    weights: Any,
+    dim: int,
+    part: int,
+    values: Any,
+    factors: Any,
+    begin: int,
+    end: int,
+    first_row: int,
+    rows: int,
+    out: Any,
+    place: int,
+    stride: int,
+) -> bool:
+    """The rows of ids begin..end, columns part.. of each, one after another from `place` on."""
+    stray, base, limit = False, first_row * dim + part, np.uint64(rows)
+    for position in range(begin, end):
+        prefetch_row(weights, base + np.int64(get(values, min(position + _AHEAD, end - 1))) * dim, lanes)
+        row = np.int64(get(values, position))
+        outside = np.uint64(row) >= limit
+        stray |= outside
+        vector = load(weights, base + (0 if outside else row) * dim, lanes)
+        if factors.size:
+            vector = vector * splat(get(factors, position), lanes)
+        store(out, place + (position - begin) * stride + part, vector)
     return stray
 
 
@@ -177,15 +202,15 @@ def _maxima(
     first_row: int,
     rows: int,
     out: Any,
-    column: int,
-    out_width: int,
+    place: int,
+    stride: int,
     winners: Any,
 ) -> bool:
     """Maxima of samples first..last of one feature, and which place in the bag each came from."""
     stray = False
     for sample in range(first, last):
         start, stop = get(offsets, bag + sample), get(offsets, bag + sample + 1)
-        at = sample * out_width + column
+        at = place + sample * stride
         for d in range(dim):
             out[at + d] = np.float32(0.0)
             if winners.size:

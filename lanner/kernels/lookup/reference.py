@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lanner.kernels.layout import COLUMN, FEATURE, FIRST_ROW, MAX, MEAN, POOLING, ROWS
+from lanner.kernels.layout import FEATURE, FIRST_ROW, MAX, MEAN, NONE, OUT, POOLING, ROWS, STRIDE
 
 
 class Occurrences(NamedTuple):
@@ -21,8 +21,14 @@ class Occurrences(NamedTuple):
     factors: Tensor | None  # float32 [n]
     lengths: Tensor  # int64 [B]: ids in each bag
     pooling: int
-    column: int
+    out: int  # where the feature's vectors lie: OUT and STRIDE of its line
+    stride: int
     strays: bool  # whether an id was out of range
+
+    def vectors(self, flat: Tensor, dim: int) -> Tensor:
+        """The feature's part of a flat output or gradient, as a view [B or n, dim]."""
+        count = self.rows.numel() if self.pooling == NONE else self.lengths.numel()
+        return flat.as_strided((count, dim), (self.stride, 1), flat.storage_offset() + self.out)
 
 
 def occurrences(
@@ -47,7 +53,8 @@ def occurrences(
             factors=None if factors is None else factors[begin:end],
             lengths=lengths,
             pooling=line[POOLING],
-            column=line[COLUMN],
+            out=line[OUT],
+            stride=line[STRIDE],
             strays=not bool(known.all()),
         )
 
@@ -58,26 +65,27 @@ def lookup(
     values: Tensor,
     offsets: Tensor | None,
     factors: Tensor | None,
+    batch: int,
     out: Tensor,
     winners: Tensor | None,
 ) -> bool:
     """See `lanner.kernels.lookup.lookup`."""
     dim, strays = weights.shape[1], False
-    for feature in occurrences(layout, values, offsets, factors, out.shape[0]):
-        columns = slice(feature.column, feature.column + dim)
+    for feature in occurrences(layout, values, offsets, factors, batch):
+        place = feature.vectors(out, dim)
         rows, strays = weights[feature.rows], strays or feature.strays
         if feature.factors is not None:
             rows = rows * feature.factors[:, None]
-        if feature.pooling == MAX:
+        if feature.pooling == NONE:
+            place.copy_(rows)
+        elif feature.pooling == MAX:
             best, first = _maximum(rows, feature)
-            out[:, columns] = best
+            place.copy_(best)
             if winners is not None:
-                winners[:, columns] = first
-            continue
-        pooled = torch.zeros(out.shape[0], dim).index_add_(0, feature.bags, rows)
-        if feature.pooling == MEAN:
-            pooled /= feature.lengths.clamp(min=1)[:, None]
-        out[:, columns] = pooled
+                feature.vectors(winners, dim).copy_(first)
+        else:
+            pooled = torch.zeros(batch, dim).index_add_(0, feature.bags, rows)
+            place.copy_(pooled / feature.lengths.clamp(min=1)[:, None] if feature.pooling == MEAN else pooled)
     return strays
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from lanner.kernels import parallel
-from lanner.kernels.layout import FEATURE, FIRST_ROW, ROWS
+from lanner.kernels.layout import FEATURE, FIRST_ROW, NONE, POOLING, ROWS
 from lanner.kernels.memory import scratch
 from lanner.kernels.simd import lanes_for
 from lanner.kernels.update import cpu, reference
@@ -33,30 +33,32 @@ def update(
     values: Tensor,
     offsets: Tensor | None,
     factors: Tensor | None,
+    batch: int,
     winners: Tensor | None,
     step: Step,
     backend: Backend = "cpu",
 ) -> None:
     """Take one optimizer step on every row that occurs in the bags, in place.
 
-    `gradient` [B, width] is the gradient of what `lookup` wrote with the same layout, bags and `winners`. The
+    `gradient`, flat, is the gradient of what `lookup` wrote with the same layout, bags and `winners`. The
     gradients of equal ids (of all features that share the table) are summed first; each distinct row then takes one
     step. The sums run in the order of the ids, so the result is the same for any number of threads, and differs by
     rounding only when the batch is permuted. `states` are those of `step.rule` (see `STATES`). All arrays are
     contiguous.
     """
     if backend == "reference":
-        reference.update(weights, states, gradient, layout, values, offsets, factors, winners, step)
+        reference.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step)
         return
-    dim, batch, counts = weights.shape[1], gradient.shape[0], _counts(layout, offsets, gradient.shape[0])
+    dim, counts = weights.shape[1], _counts(layout, offsets, batch)
     tasks, largest = _tasks(layout, counts)
     if not largest:
         return
     weight, *state = (tensor.numpy().reshape(-1) for tensor in (weights, *states))
     table = lanes_for(dim), weight, dim, *[*state, _NO_FLOATS, _NO_FLOATS][:2]
     ids = layout, values.numpy(), *(_array(*pair) for pair in ((offsets, _NO_LONGS), (factors, _NO_FLOATS)))
-    gradients = _array(gradient, _NO_FLOATS), _array(winners, _NO_INTS), batch, gradient.shape[1], dim
-    slots = largest if factors is not None or winners is not None else _most_bags(tasks) * batch
+    each = factors is not None or winners is not None or bool((layout[:, POOLING] == NONE).any())
+    gradients = _array(gradient, _NO_FLOATS), _array(winners, _NO_INTS), batch, dim, each
+    slots = largest if each else _most_bags(tasks) * batch
     numbers = _numbers(step)
 
     def work(begin: int, end: int) -> None:

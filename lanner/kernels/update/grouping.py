@@ -15,7 +15,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from lanner.kernels.layout import COLUMN, FEATURE, MAX, MEAN, POOLING, ROWS
+from lanner.kernels.layout import FEATURE, MAX, MEAN, NONE, OUT, POOLING, ROWS, STRIDE
 from lanner.kernels.simd import Lanes, get, load, prefetch, put, splat, store
 
 _DIGIT = 11  # most bits sorted by in one pass: 2,048 counters stay in the first-level cache
@@ -34,8 +34,8 @@ def group(
     gradient: Any,
     winners: Any,
     batch: int,
-    width: int,
     dim: int,
+    each: bool,
     words: Any,
     spare: Any,
     packed: Any,
@@ -44,24 +44,30 @@ def group(
 
     A task is (first line, last line, part, parts, row bits) of one table: it takes the ids whose row falls to
     `part` of `parts` (a power of two). `offsets`, `factors` and `winners` may be empty: one-hot bags, no factors, no
-    max pooling. `words` and `spare` have room for all ids of the table, `packed` for a gradient for each bag of the
-    table, or for each id where there are factors or winners.
+    max pooling. `each` says that ids of one bag have different gradients: there are factors, winners or lines that
+    are not pooled. `words` and `spare` have room for all ids of the table, `packed` for a gradient for each bag of
+    the table, or for each id where `each` is set.
     """
     first, last, part, parts, bits = task[0], task[1], task[2], task[3], task[4]
     count, shift = 0, np.uint64(64 - bits)
     for line in range(first, last):
-        bag, rows, column = layout[line, FEATURE] * batch, layout[line, ROWS], layout[line, COLUMN]
-        mean, maximum = layout[line, POOLING] == MEAN, layout[line, POOLING] == MAX
-        if factors.size or winners.size:
+        bag, rows, place, stride = (
+            layout[line, FEATURE] * batch,
+            layout[line, ROWS],
+            layout[line, OUT],
+            layout[line, STRIDE],
+        )
+        pooling = layout[line, POOLING]
+        if each:
             count = _collect_each(
-                values, offsets, factors, winners if maximum else winners[:0], bag, batch, rows, mean, part, parts,
-                shift, words, count, gradient, column, width, packed, dim,
+                values, offsets, factors, winners if pooling == MAX else winners[:0], bag, batch, rows, pooling, part,
+                parts, shift, words, count, gradient, place, stride, packed, dim,
             )  # fmt: skip
         else:
             before, slot = count, (line - first) * batch
             count = _collect(values, offsets, bag, batch, rows, slot, part, parts, shift, words, count)
-            lengths = offsets[bag : bag + batch + 1] if mean and offsets.size else offsets[:0]
-            _pack_bags(words[before:count], shift, slot, batch, lengths, gradient, column, width, packed, dim)
+            lengths = offsets[bag : bag + batch + 1] if pooling == MEAN and offsets.size else offsets[:0]
+            _pack_bags(words[before:count], shift, slot, batch, lengths, gradient, place, stride, packed, dim)
     return _sort(words, spare, count, 64 - bits, bits), count
 
 
@@ -100,8 +106,8 @@ def _pack_bags(
     batch: int,
     lengths: Any,
     gradient: Any,
-    column: int,
-    width: int,
+    place: int,
+    stride: int,
     packed: Any,
     dim: int,
 ) -> None:
@@ -114,10 +120,10 @@ def _pack_bags(
             seen, share = sample, np.float32(1.0)
             later = np.int64(get(words, min(i + ahead, words.size - 1)) & mask) - slot
             for d in range(0, dim, 16):
-                prefetch(gradient, column + later * width + d)
+                prefetch(gradient, place + later * stride + d)
             if lengths.size:
                 share = np.float32(1.0) / np.float32(get(lengths, sample + 1) - get(lengths, sample))
-            _pack(gradient, column + sample * width, packed, (slot + sample) * dim, dim, share)
+            _pack(gradient, place + sample * stride, packed, (slot + sample) * dim, dim, share)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -129,27 +135,30 @@ def _collect_each(
     bag: int,
     batch: int,
     rows: int,
-    mean: bool,
+    pooling: int,
     part: int,
     parts: int,
     shift: Any,
     words: Any,
     count: int,
     gradient: Any,
-    column: int,
-    width: int,
+    place: int,
+    stride: int,
     packed: Any,
     dim: int,
 ) -> int:
     """Write the words of one feature, and pack a gradient for each id, with its factor or where it won."""
+    begins = get(offsets, bag) if offsets.size else bag
     for sample in range(batch):
-        begin, end, start = bag + sample, bag + sample + 1, column + sample * width
+        begin, end, start = bag + sample, bag + sample + 1, place + sample * stride
         if offsets.size:
             begin, end = get(offsets, begin), get(offsets, end)
         for position in range(begin, end):
             row = _known_row(values, position, rows)
+            if pooling == NONE:
+                start = place + (position - begins) * stride
             if (row >> _BLOCK) & (parts - 1) == part:
-                factor = np.float32(1.0 / (end - begin)) if mean else np.float32(1.0)
+                factor = np.float32(1.0 / (end - begin)) if pooling == MEAN else np.float32(1.0)
                 if factors.size:
                     factor *= get(factors, position)
                 _pack(gradient, start, packed, count * dim, dim, factor)

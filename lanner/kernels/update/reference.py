@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lanner.kernels.layout import MAX, MEAN
+from lanner.kernels.layout import MAX, MEAN, NONE
 from lanner.kernels.lookup.reference import Occurrences, occurrences
 from lanner.kernels.update.rules import Rule, Step
 
@@ -19,16 +19,17 @@ def update(
     values: Tensor,
     offsets: Tensor | None,
     factors: Tensor | None,
+    batch: int,
     winners: Tensor | None,
     step: Step,
 ) -> None:
     """See `lanner.kernels.update.update`."""
     dim = weights.shape[1]
     rows, gradients = [], []
-    for feature in occurrences(layout, values, offsets, factors, gradient.shape[0]):
-        columns = slice(feature.column, feature.column + dim)
+    for feature in occurrences(layout, values, offsets, factors, batch):
         rows.append(feature.rows)
-        gradients.append(_gradients(feature, gradient[:, columns], None if winners is None else winners[:, columns]))
+        won = None if winners is None else feature.vectors(winners, dim)
+        gradients.append(_gradients(feature, feature.vectors(gradient, dim), won))
     if not rows:
         return
     distinct, inverse = torch.unique(torch.cat(rows), return_inverse=True)
@@ -43,7 +44,7 @@ def update(
 
 def _gradients(feature: Occurrences, gradient: Tensor, winners: Tensor | None) -> Tensor:
     """The gradient [n, dim] of every occurrence of the feature's rows."""
-    result = gradient[feature.bags]
+    result = gradient if feature.pooling == NONE else gradient[feature.bags]
     if feature.pooling == MEAN:
         result = result / feature.lengths[feature.bags][:, None]
     if feature.pooling == MAX:
