@@ -1,0 +1,93 @@
+"""`Shard`: the part of a table that one rank holds, and where the rows of a table lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lanner.embedding.sharding.placement import Placement, Plan
+from lanner.embedding.tables import TableConfig
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Block `block` of `blocks` equal blocks of the columns of `table`, and of its rows share `share` of `shares`.
+
+    A row belongs to share key % shares as row key // shares; in a dynamic table a mix of the key's bits decides
+    (`shares_of`), and the key stays the key.
+    """
+
+    table: TableConfig
+    block: int = 0
+    blocks: int = 1
+    share: int = 0
+    shares: int = 1
+
+    @property
+    def dim(self) -> int:
+        """Columns of the block."""
+        return self.table.dim // self.blocks
+
+    @property
+    def columns(self) -> slice:
+        """Which columns of the table these are."""
+        return slice(self.block * self.dim, (self.block + 1) * self.dim)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the share of a static table; may be 0."""
+        return -(-(self.table.rows - self.share) // self.shares)
+
+    @property
+    def config(self) -> TableConfig:
+        """The table that this rank allocates, under the same name; of a share without rows, one unused row."""
+        rows = self.table.rows if is_dynamic(self.table) else max(self.rows, 1)
+        return replace(self.table, rows=rows, dim=self.dim)
+
+    def keys(self, local: Array) -> Array:
+        """The table's keys of local rows (static) or local keys (dynamic)."""
+        return local if is_dynamic(self.table) else local * self.shares + self.share
+
+    def is_whole(self) -> bool:
+        """Whether this is the whole table."""
+        return self.blocks == self.shares == 1
+
+
+def is_dynamic(table: TableConfig) -> bool:
+    """Whether the table takes any key, instead of row numbers."""
+    return isinstance(table.rows, str)
+
+
+def shares_of(table: TableConfig, keys: Array, shares: int) -> tuple[Array, Array]:
+    """For each key the share it belongs to (of `shares`), and its row in it (static) or itself (dynamic)."""
+    if is_dynamic(table):
+        return (_mixed(keys) % np.uint64(shares)).astype(np.int64), keys
+    return keys % shares, keys // shares
+
+
+def _mixed(keys: Array) -> Array:
+    """Stafford's variant 13 of the MurmurHash3 finaliser; not the mix of `HashIndex`, whose slots it must not skew."""
+    x: Array = keys.view(np.uint64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def held_by(rank: int, plan: Plan, tables: Iterable[TableConfig]) -> dict[str, Shard]:
+    """What `rank` holds, by table."""
+    return {table.name: shard for table in tables if (shard := _shard(rank, plan.tables[table.name], table))}
+
+
+def _shard(rank: int, placement: Placement, table: TableConfig) -> Shard | None:
+    if placement.kind == "data":
+        return Shard(table)
+    for block, group in enumerate(placement.groups):
+        if rank in group:
+            return Shard(table, block, len(placement.groups), group.index(rank), len(group))
+    return None
