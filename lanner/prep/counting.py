@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 
 from lanner import storage
 from lanner.errors import DataError
-from lanner.hashindex import HashIndex, capacity_for
-from lanner.kernels import memory
-from lanner.kernels.hashing import slots as kernels
+from lanner.hashindex import HashIndex
+from lanner.kernels.hashing import values as kernels
 from lanner.kernels.hashing import xxh64
 from lanner.prep.chunk import Keys
 from lanner.prep.texts import text_buffers
@@ -82,38 +81,24 @@ class TableCounter:
 
 
 class _NumberCounts:
-    """Key and count side by side in one open-addressing table."""
+    """Key and count side by side in one hash table."""
 
     def __init__(self) -> None:
-        self._used = 0
-        self._slots = memory.zeros(2 * capacity_for(0), np.int64)
+        self._index = HashIndex()
 
     def __len__(self) -> int:
-        return self._used
+        return len(self._index)
 
     def add(self, keys: Keys) -> None:
         missing = _NONE_MISSING if keys.missing is None else keys.missing
-        self._run(kernels.count_keys, np.ascontiguousarray(keys.keys), missing)
+        self._index.fill(kernels.count_keys, np.ascontiguousarray(keys.keys), missing)
 
     def add_table(self, table: pa.Table) -> None:
-        self._run(kernels.add_counts, table["key"].to_numpy(), table["count"].to_numpy())
-
-    def _run(self, kernel: object, keys: np.ndarray, beside: np.ndarray) -> None:
-        done = 0
-        while True:
-            capacity = len(self._slots) // 2
-            limit, mask = int(capacity * 0.7), np.uint64(capacity - 1)
-            done, self._used = kernel(self._slots, mask, keys, beside, done, self._used, limit)  # type: ignore[operator]
-            if done == len(keys):
-                return
-            larger = memory.zeros(4 * capacity, np.int64)
-            kernels.rehash(self._slots, larger, np.uint64(2 * capacity - 1))
-            self._slots = larger
+        self._index.fill(kernels.add_counts, table["key"].to_numpy(), table["count"].to_numpy())
 
     def table(self) -> pa.Table:
-        keys, counts = np.empty(self._used, np.int64), np.empty(self._used, np.int64)
-        kernels.items(self._slots, keys, counts)
-        return pa.table({"key": keys, "count": counts})
+        keys, rows = self._index.items()
+        return pa.table({"key": keys, "count": rows + 1})  # the value of a slot is a row plus 1, or a count
 
 
 class _TextCounts:

@@ -19,8 +19,7 @@ from lanner import storage
 from lanner.errors import DataError
 from lanner.hashindex import HashIndex
 from lanner.kernels import parallel
-from lanner.kernels.hashing import narrow, xxh64
-from lanner.kernels.hashing import slots as kernels
+from lanner.kernels.hashing import narrow, values, xxh64
 from lanner.prep.counting import TableCounter, by_frequency
 from lanner.prep.texts import text_buffers
 from lanner.schema import MISSING_ID, Raw, VocabEncoder
@@ -78,10 +77,12 @@ class Vocabulary:
         """
         ids = np.empty(len(keys), np.int64) if out is None else out
         masked = _NONE_MISSING if missing is None else missing
-        kernel, where = kernels.vocabulary_ids, (self.index.slots, self.index.mask)
+        beside = keys, masked, *self._reserved, ids
         if self.raw == "hex" and keys.dtype == np.uint32:
-            kernel, where = narrow.vocabulary_ids, self._narrow_slots()
-        parallel.run(kernel, len(keys), *where, keys, masked, *self._reserved, ids, grain=_GRAIN)
+            parallel.run(narrow.vocabulary_ids, len(keys), *self._narrow_slots(), *beside, grain=_GRAIN)
+        else:
+            where = self.index.slots, self.index.plan
+            parallel.run(values.vocabulary_ids, len(keys), *where, *beside, grain=_GRAIN)
         return ids
 
     def _narrow_slots(self) -> tuple[np.ndarray, np.uint64]:

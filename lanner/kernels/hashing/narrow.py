@@ -57,7 +57,7 @@ def vocabulary_ids(
     buckets: Word,
     out: np.ndarray,
 ) -> None:
-    """Like `slots.vocabulary_ids`, for uint32 keys."""
+    """Like `values.vocabulary_ids`, for uint32 keys."""
     masked, before = missing.shape[0] > 0, np.uint64(first) - ONE
     for i in range(begin, end):
         if i + AHEAD < end:

@@ -11,7 +11,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from lanner.kernels.hashing.slots import home
+from lanner.kernels.hashing.slots import scrambled
 from lanner.kernels.simd import get, prefetch, put
 
 _AHEAD = 16
@@ -62,14 +62,20 @@ def unique(
         tag[0] += count
 
 
+@nb.njit(nogil=True, inline="always")
+def _home(key: Any, mask: Any) -> Any:
+    """Index of the key word of the slot where the search for `key` begins."""
+    return (scrambled(key) & mask) << _ONE
+
+
 @nb.njit(nogil=True)
 def _add(values: Any, slots: Any, mask: Any, tag: int, distinct: Any, count: int, places: Any) -> int:
     """Number the ids of one piece; the number of distinct ids so far."""
     size, wrap = values.shape[0], mask << _ONE | _ONE
     for i in range(size):
-        prefetch(slots, home(np.int64(get(values, min(i + _AHEAD, size - 1))), mask))
+        prefetch(slots, _home(np.int64(get(values, min(i + _AHEAD, size - 1))), mask))
         key = np.int64(get(values, i))
-        at = home(key, mask)
+        at = _home(key, mask)
         while get(slots, at | _ONE) > tag and get(slots, at) != key:
             at = (at + np.uint64(2)) & wrap
         place = get(slots, at | _ONE) - tag - 1
