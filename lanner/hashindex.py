@@ -19,7 +19,7 @@ from lanner.kernels.hashing import slots as kernels
 _SMALLEST = 16
 _FULLEST = 0.7
 _GRAIN = 1 << 14
-_MOVED_WITH_A_KEY = 8  # old slots: so the old array gains an eighth of its slots at most until it is moved (82 % full)
+_MOVED_WITH_A_KEY = 6  # old slots: their array gains a sixth of its slots at most until all are moved (87 % full)
 
 
 def capacity_for(count: int) -> int:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanner.errors import DataError
@@ -10,13 +10,40 @@ from lanner.hashindex import HashIndex, capacity_for
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 few = st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63), 2**32, 2**33, 3 * 2**32])
-steps = st.lists(st.tuples(st.sampled_from(["insert", "erase", "find"]), st.lists(few | st.integers(0, 40) | int64)))
 
 
-@given(steps)
-def test_behaves_like_a_dict(steps: list[tuple[str, list[int]]]) -> None:
-    index, expected = HashIndex(), {}
-    for number, (action, keys) in enumerate(steps):
+def key_with_hash(number: int) -> int:
+    """The key that hashes to `number`: the low bits are its home slot in a table of any size."""
+    mixed = (number ^ number >> 32) * pow(0xD6E8FEB86659FD93, -1, 2**64) % 2**64
+    return int(np.uint64(mixed ^ mixed >> 32).astype(np.int64))
+
+
+LAST_SLOTS = [key_with_hash(other << 40 | 2**32 - 1 - slot) for other in range(40) for slot in range(3)]
+"""Keys that all belong into the last three slots, so that their run goes on at the first ones."""
+
+crowded = st.sampled_from(LAST_SLOTS)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["insert", "insert", "insert", "erase", "find", "items", "reserve"]),
+        st.lists(few | crowded | st.integers(0, 200) | int64, max_size=12),
+    ),
+    max_size=60,
+)
+
+
+def contents(index: HashIndex) -> dict[int, int]:
+    keys, rows = index.items()
+    found = dict(zip(keys.tolist(), rows.tolist(), strict=True))
+    assert len(found) == len(keys) == len(index)
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(crowded | int64, max_size=200), steps)
+def test_behaves_like_a_dict(first: list[int], steps: list[tuple[str, list[int]]]) -> None:
+    index, expected = HashIndex(), {key: row for row, key in enumerate(first)}
+    index.insert(np.array(first, np.int64), np.arange(len(first)))
+    for number, (action, keys) in enumerate(steps, start=1):
         array = np.array(keys, np.int64)
         if action == "insert":
             rows = np.arange(len(keys)) + 1000 * number
@@ -24,11 +51,16 @@ def test_behaves_like_a_dict(steps: list[tuple[str, list[int]]]) -> None:
             expected.update(zip(keys, rows.tolist(), strict=True))
         elif action == "erase":
             assert index.erase(array).tolist() == [expected.pop(key, -1) for key in keys]
-        else:
+        elif action == "find":
             assert index.find(array).tolist() == [expected.get(key, -1) for key in keys]
+        elif action == "items":
+            assert contents(index) == expected
+        else:
+            index.reserve(10 * len(keys))
         assert len(index) == len(expected)
-    found = zip(*(part.tolist() for part in index.items()), strict=True)
-    assert dict(found) == expected
+    assert contents(index) == expected
+    asked = [*expected, *LAST_SLOTS]
+    assert index.find(np.array(asked, np.int64)).tolist() == [expected.get(key, -1) for key in asked]
 
 
 @given(st.lists(st.lists(few | int64)))
@@ -71,6 +103,58 @@ def test_keys_that_come_in_the_order_of_another_index_do_not_pile_up() -> None:
     for begin in range(0, len(keys), 1000):
         second.insert(keys[begin : begin + 1000], rows[begin : begin + 1000])
     assert np.array_equal(second.find(keys), rows)
+
+
+GROWING = {
+    "random": np.random.default_rng(3).integers(-(2**63), 2**63 - 1, 6000),
+    "in a row": np.arange(6000),
+    "first slots": np.array([key_with_hash(number << 32 | number % 500) for number in range(6000)]),
+    "last slots": np.array([key_with_hash(number << 32 | 2**32 - 1 - number % 500) for number in range(6000)]),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_is_right_at_any_moment_of_growing(name: str) -> None:
+    """Batches of 7 keys; growing from 4096 to 8192 slots takes about 100 of them."""
+    keys, index = GROWING[name], HashIndex()
+    index.assign(keys[:2860])
+    rows, sizes = np.where(np.arange(6000) < 2860, np.arange(6000), -1), set()
+    for begin in range(2860, 4260, 7):
+        batch = np.arange(begin, begin + 7)
+        assert index.insert(keys[batch], batch) == 7
+        rows[batch] = batch
+        gone = np.array([begin // 2, begin - 3, begin + 1])
+        assert np.array_equal(index.erase(keys[gone]), rows[gone])
+        rows[gone] = -1
+        assert np.array_equal(index.find(keys), rows)
+        assert np.array_equal(np.sort(index.items()[1]), rows[rows >= 0])
+        sizes.add(index.nbytes // 16)
+    assert sizes == {4096, 4096 + 8192, 8192}
+
+
+def test_growing_ends_soon_and_moves_little_at_a_time() -> None:
+    index = HashIndex(capacity_for(0) << 10)
+    capacity = index.nbytes // 16
+    limit = int(capacity * 0.7)
+    index.assign(np.arange(limit))
+    assert index.nbytes == 16 * capacity
+    for begin in range(limit, limit + capacity // 8, 100):
+        index.assign(np.arange(begin, begin + 100))
+        assert index.nbytes == 16 * 3 * capacity
+    index.assign(np.arange(limit + capacity // 6 + 200))
+    assert index.nbytes == 16 * 2 * capacity
+
+
+def test_growing_takes_room_made_meanwhile() -> None:
+    index = HashIndex()
+    index.assign(np.arange(720))
+    before = index.nbytes
+    index.reserve(5)
+    assert index.nbytes == before == 16 * (1024 + 2048)
+    index.reserve(5000)
+    assert index.nbytes == 16 * capacity_for(5000)
+    assert np.array_equal(index.assign(np.arange(5000)), np.arange(5000))
+    assert index.nbytes == 16 * capacity_for(5000)
 
 
 def test_uint32_keys_are_the_same_keys_as_int64() -> None:
