@@ -10,7 +10,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import pytest
+import torch
 from hypothesis import settings
+
+# Without a device, Triton's interpreter runs the GPU kernels; Triton reads this when it is imported.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # The first call of a kernel compiles it, which no deadline for one example allows for.
 settings.register_profile("lanner", deadline=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import torch
 from hypothesis import strategies as st
@@ -10,13 +12,19 @@ from lanner.kernels.layout import MAX, MEAN, NONE, SUM
 
 # Each pair is compiled afresh on a new machine, so odd widths come with one id type.
 _KINDS = [(1, np.int64), (3, np.int32), (17, np.int64), (64, np.int32), (64, np.int64), (130, np.int64)]
-BACKENDS = ("reference", "cpu")
+BACKENDS = ("reference", "cpu", *(["gpu"] if find_spec("triton") else []))
 ARRAYS = ("weights", "layout", "values", "offsets", "factors")
 
 
 def arrays_of(problem):
     """The NumPy arrays of a problem, in the order of `ARRAYS`."""
     return [None if problem[name] is None else np.asarray(problem[name]) for name in ARRAYS]
+
+
+def for_backend(backend, *tensors):
+    """Copies of tensors where `backend` works: on the CUDA device, if there is one, for gpu."""
+    device = "cuda" if backend == "gpu" and torch.cuda.is_available() else "cpu"
+    return [tensor.to(device, copy=True) if isinstance(tensor, torch.Tensor) else tensor for tensor in tensors]
 
 
 def vectors_of(line, offsets, batch, dim):

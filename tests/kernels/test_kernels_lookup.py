@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from kernel_assembly import packed_instructions, uses
-from lookup_problems import BACKENDS, arrays_of, problems, vectors_of
+from lookup_problems import BACKENDS, arrays_of, for_backend, problems, vectors_of
 
 from lanner.kernels.layout import MAX, MEAN, NONE, SUM
 from lanner.kernels.lookup import bags_fit, cpu, lookup
@@ -37,15 +37,16 @@ def expected(weights, layout, values, offsets, factors, batch, size):
 @settings(max_examples=60, deadline=None)
 def test_equals_a_loop_over_bags(backend, problem):
     size = problem.pop("size")
-    out, winners = torch.full((size,), torch.nan), torch.full((size,), 7, dtype=torch.int32)
-    strays = lookup(**problem, out=out, winners=winners, backend=backend)
+    out, winners = for_backend(backend, torch.full((size,), torch.nan), torch.full((size,), 7, dtype=torch.int32))
+    given = dict(zip(problem, for_backend(backend, *problem.values()), strict=True))
+    strays = lookup(**given, out=out, winners=winners, backend=backend)
     wanted, won = expected(*arrays_of(problem), problem["batch"], size)
     assert not strays
-    np.testing.assert_allclose(out.numpy(), wanted, atol=1e-5)
+    np.testing.assert_allclose(out.cpu().numpy(), wanted, atol=1e-5)
     for line in problem["layout"]:
         if line[3] == MAX:
             for _, _, columns in vectors_of(line, problem["offsets"], problem["batch"], problem["weights"].shape[1]):
-                np.testing.assert_array_equal(winners.numpy()[columns], won[columns])
+                np.testing.assert_array_equal(winners.cpu().numpy()[columns], won[columns])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -56,6 +57,7 @@ def test_an_id_out_of_range_never_reads_another_table(backend, offsets, pooling)
     weights[0] = 0.5
     layout = np.array([(0, 0, 10, pooling, 0, 8), (1, 10, 10, pooling, 4, 8)], np.int64)
     values, out = torch.tensor([9, 10, -1, 2**40, 0, 1, 2, 3]), torch.zeros(4, 8)
+    weights, values, offsets, out = for_backend(backend, weights, values, offsets, out)
     assert lookup(weights, layout, values, offsets, None, 4, out.view(-1), backend=backend)
     assert out[:, :4].tolist() == [[1.0] * 4, [0.5] * 4, [0.5] * 4, [0.5] * 4]
     assert (out[:, 4:] == 2.0).all()

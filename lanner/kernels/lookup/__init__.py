@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from lanner.kernels import parallel
+from lanner.kernels import backends, parallel
+from lanner.kernels.backends import Backend
 from lanner.kernels.lookup import cpu, reference
 from lanner.kernels.simd import lanes_for
 
 Array = np.ndarray[Any, Any]
-Backend = Literal["reference", "cpu"]
 
 _NO_FACTORS, _NO_WINNERS = np.empty(0, np.float32), np.empty(0, np.int32)
 _GRAIN = 1 << 20  # bytes of rows worth a thread of its own: about 100 microseconds
@@ -27,7 +27,7 @@ def lookup(
     batch: int,
     out: Tensor,
     winners: Tensor | None = None,
-    backend: Backend = "cpu",
+    backend: Backend = "auto",
 ) -> bool:
     """Fill `out` with the rows of every feature of `layout` (see `lanner.kernels.layout`), pooled or one by one.
 
@@ -42,7 +42,13 @@ def lookup(
     All are contiguous. The mean divides by the number of ids, whatever their factors. An id outside its table takes
     row 0 of the table, never another table's; the return value says whether there was one. Bags must fit
     (`bags_fit`).
+
+    Tensors lie on the CPU, or on one CUDA device (`backend` is `gpu` or `auto`); the return value waits for it.
     """
+    backend = backends.chosen(backend, weights)
+    if backend == "gpu":
+        kernels = backends.gpu("lookup")
+        return bool(kernels.lookup(weights, layout, values, offsets, factors, batch, out, winners))
     if backend == "reference":
         return reference.lookup(weights, layout, values, offsets, factors, batch, out, winners)
     strays, dim = np.zeros(1, np.bool_), weights.shape[1]
@@ -75,6 +81,8 @@ def bags_fit(values: Tensor, offsets: Tensor | None, factors: Tensor | None, fea
     bags = offsets.numel() - 1
     if bags < 0 or (bags % features if features else bags):
         return False
+    if offsets.is_cuda:
+        return bool((offsets[0] == 0) & (offsets[-1] == count) & (offsets.diff() >= 0).all())
     return bool(cpu.offsets_fit(offsets.numpy(), count))
 
 
