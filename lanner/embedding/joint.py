@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from lanner.embedding import initializers
-from lanner.embedding.optimizers import SGD, Adagrad, Adam, Optimizer, RowWiseAdagrad
+from lanner.embedding.optimizers import Optimizer
+from lanner.embedding.steps import step_of
 from lanner.embedding.tables import TableConfig
 from lanner.errors import ConfigError
 from lanner.kernels import memory
-from lanner.kernels.update import Rule, Step
-
-_RULES = {SGD: Rule.SGD, Adagrad: Rule.ADAGRAD, RowWiseAdagrad: Rule.ROWWISE_ADAGRAD, Adam: Rule.ADAM}
+from lanner.kernels.update import Step
 
 
 class JointTable:
@@ -42,24 +41,17 @@ class JointTable:
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Use `optimizer` from now on, with fresh state."""
-        self.optimizer = optimizer
-        self.rule = _RULES[type(optimizer)]
-        rows = self.weights.shape[0]
-        shape = (rows,) if self.rule is Rule.ROWWISE_ADAGRAD else (rows, self.dim)
-        self.states = {name: torch.from_numpy(_zeros(shape)) for name in optimizer.states}
-        if isinstance(optimizer, Adagrad | RowWiseAdagrad) and optimizer.initial_accumulator:
-            self.states["sum"].fill_(optimizer.initial_accumulator)
+        self.optimizer, rows = optimizer, self.weights.shape[0]
+        self.states: dict[str, Tensor] = {}
+        for name, state in optimizer.row_states(self.dim).items():
+            values = _zeros((rows, *state.shape), state.dtype)
+            if state.initial:
+                values.fill(state.initial)
+            self.states[name] = torch.from_numpy(values)
 
     def step(self, count: int, learning_rate_scale: float, gradient_scale: float) -> Step:
         """The numbers of step number `count` (from 1) for the kernels."""
-        optimizer, rate = self.optimizer, self.optimizer.lr * learning_rate_scale
-        if isinstance(optimizer, Adam):
-            beta1, beta2 = optimizer.betas
-            rate /= 1 - beta1**count
-            correction = 1 / math.sqrt(1 - beta2**count)
-            return Step(self.rule, rate, optimizer.eps, beta1, beta2, correction, gradient_scale)
-        eps = 0.0 if isinstance(optimizer, SGD) else optimizer.eps
-        return Step(self.rule, rate, eps, scale=gradient_scale)
+        return step_of(self.optimizer, count, learning_rate_scale, gradient_scale)
 
     def nbytes(self) -> int:
         """Bytes of weights and state."""
@@ -76,11 +68,11 @@ class JointTable:
         self.states = {name: torch.from_numpy(_on_huge_pages(state)) for name, state in states.items()}
 
 
-def _zeros(shape: tuple[int, ...]) -> np.ndarray:
+def _zeros(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
     try:
-        return memory.zeros(shape, np.float32)
+        return memory.zeros(shape, dtype)
     except (OSError, MemoryError, OverflowError, ValueError) as error:
-        size = f"{math.prod(shape) * 4:,} bytes ({' x '.join(map(str, shape))} float32)"
+        size = f"{math.prod(shape) * 4:,} bytes ({' x '.join(map(str, shape))} {dtype})"
         raise ConfigError(f"embedding tables and their optimizer state need {size} at once: out of memory") from error
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, Literal, NamedTuple
 
 from lanner.errors import ConfigError
 
@@ -32,15 +32,26 @@ def _check_not_negative(owner: object, *names: str) -> None:
         _check(owner, name, getattr(owner, name), 0.0)
 
 
+class RowState(NamedTuple):
+    """What an optimizer keeps for one row: an array of this shape (() is one number), and what a fresh row has."""
+
+    shape: tuple[int, ...]
+    dtype: Literal["float32", "int32"] = "float32"
+    initial: float = 0.0
+
+
 @dataclass(frozen=True)
 class SGD:
     """Plain stochastic gradient descent."""
 
     lr: float = 0.01
-    states: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         _check_not_negative(self, "lr")
+
+    def row_states(self, dim: int) -> dict[str, RowState]:
+        """State of a row of `dim` weights, by name."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -50,10 +61,13 @@ class Adagrad:
     lr: float = 0.01
     eps: float = 1e-10
     initial_accumulator: float = 0.0
-    states: ClassVar[tuple[str, ...]] = ("sum",)
 
     def __post_init__(self) -> None:
         _check_not_negative(self, "lr", "eps", "initial_accumulator")
+
+    def row_states(self, dim: int) -> dict[str, RowState]:
+        """State of a row of `dim` weights, by name."""
+        return {"sum": RowState((dim,), initial=self.initial_accumulator)}
 
 
 @dataclass(frozen=True)
@@ -66,10 +80,13 @@ class RowWiseAdagrad:
     lr: float = 0.01
     eps: float = 1e-8
     initial_accumulator: float = 0.0
-    states: ClassVar[tuple[str, ...]] = ("sum",)
 
     def __post_init__(self) -> None:
         _check_not_negative(self, "lr", "eps", "initial_accumulator")
+
+    def row_states(self, dim: int) -> dict[str, RowState]:
+        """State of a row of `dim` weights, by name."""
+        return {"sum": RowState((), initial=self.initial_accumulator)}
 
 
 @dataclass(frozen=True)
@@ -79,7 +96,6 @@ class Adam:
     lr: float = 0.001
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
-    states: ClassVar[tuple[str, ...]] = ("first", "second")
 
     def __post_init__(self) -> None:
         _check_not_negative(self, "lr", "eps")
@@ -88,6 +104,10 @@ class Adam:
             raise ConfigError(f"Adam: betas is {self.betas!r}, expected two numbers")
         for index, beta in enumerate(self.betas):
             _check(self, f"betas[{index}]", beta, 0.0, 1.0)
+
+    def row_states(self, dim: int) -> dict[str, RowState]:
+        """State of a row of `dim` weights, by name."""
+        return {"first": RowState((dim,)), "second": RowState((dim,))}
 
 
 Optimizer = SGD | Adagrad | RowWiseAdagrad | Adam
