@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # the rooms' tests share `processes`
 
 # Idle OpenMP threads sleep: spinning ones starve the kernels' own threads on small machines.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
