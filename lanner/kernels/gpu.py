@@ -41,20 +41,27 @@ def _copied(layout: bytes, device: torch.device) -> torch.Tensor:
     return torch.frombuffer(bytearray(layout), dtype=torch.int64).to(device)
 
 
-def ids_grid(count: int, lines: int, batch: int, one_hot: bool, size: int) -> tuple[int, int]:
-    """The grid in which `ids_share` deals out `count` ids, `size` a program; needs no word from the device."""
-    return (triton.cdiv(batch, size), lines) if one_hot else (triton.cdiv(count, size) + lines, 1)
+def most_ids(layout: np.ndarray[Any, Any], values: torch.Tensor, offsets: torch.Tensor | None, batch: int) -> int:
+    """At least as many as there are ids in all lines of a layout; needs no word from the device."""
+    if offsets is None:
+        return len(layout) * batch
+    return values.numel() * int(np.bincount(layout[:, columns.FEATURE]).max(initial=0))
+
+
+def ids_grid(ids: int, lines: int, offsets: torch.Tensor | None, batch: int, size: int) -> tuple[int, int]:
+    """The grid in which `ids_share` deals out `ids` (see `most_ids`), at most `size` to a program."""
+    return (triton.cdiv(batch, size), lines) if offsets is None else (triton.cdiv(ids, size) + lines, 1)
 
 
 @triton.jit
 def ids_share(
     layout: tl.tensor, offsets: tl.tensor, lines: tl.tensor, batch: tl.tensor, room: tl.constexpr, size: tl.constexpr
 ) -> tl.tensor:
-    """This program's ids: (line, begin, place, end), those from `place` to place + size - 1 that lie before `end`.
+    """This program's ids: (line, begin, place, end, before), those from `place` to place + size - 1 before `end`.
 
-    `begin` and `end` are the bounds of the line's ids; a program without a share gets place = end. With offsets,
-    lines take as many programs of the one row of programs as they need, line after line; `room` is a power of two
-    not below `lines`.
+    `begin` and `end` are the bounds of the line's ids, of which a program without a share gets none; `before` is the
+    number of ids of the lines before. With offsets, lines take as many programs of the one row of programs as they
+    need, line after line; `room` is a power of two not below `lines`.
     """
     program = tl.program_id(0).to(tl.int64)
     if offsets is None:
@@ -62,6 +69,7 @@ def ids_share(
         begin = tl.load(layout + line * _FIELDS + _FEATURE) * batch
         end = begin + batch
         place = begin + program * size
+        before = line * batch
     else:
         every = tl.arange(0, room).to(tl.int64)
         held = every < lines
@@ -72,8 +80,9 @@ def ids_share(
         line = tl.sum((tl.cumsum(needed) <= program).to(tl.int64))
         begin, end = tl.sum(tl.where(every == line, begins, 0)), tl.sum(tl.where(every == line, ends, 0))
         place = tl.minimum(begin + (program - tl.sum(tl.where(every < line, needed, 0))) * size, end)
+        before = tl.sum(tl.where(every < line, ends - begins, 0))
         line = tl.minimum(line, lines - 1)
-    return line, begin, place, end
+    return line, begin, place, end, before
 
 
 @triton.jit

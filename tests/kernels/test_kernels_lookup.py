@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from kernel_assembly import packed_instructions, uses
-from lookup_problems import BACKENDS, arrays_of, for_backend, problems, vectors_of
+from lookup_problems import ALL_BACKENDS, arrays_of, for_backend, problems, vectors_of
 
 from lanner.kernels.layout import MAX, MEAN, NONE, SUM
 from lanner.kernels.lookup import bags_fit, cpu, lookup
@@ -32,7 +32,7 @@ def expected(weights, layout, values, offsets, factors, batch, size):
     return out, winners
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ALL_BACKENDS)
 @given(problem=problems())
 @settings(max_examples=60, deadline=None)
 def test_equals_a_loop_over_bags(backend, problem):
@@ -49,7 +49,7 @@ def test_equals_a_loop_over_bags(backend, problem):
                 np.testing.assert_array_equal(winners.cpu().numpy()[columns], won[columns])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ALL_BACKENDS)
 @pytest.mark.parametrize("offsets", [None, torch.arange(9)], ids=["one-hot", "ragged"])
 @pytest.mark.parametrize("pooling", [SUM, MEAN, MAX, NONE])
 def test_an_id_out_of_range_never_reads_another_table(backend, offsets, pooling):

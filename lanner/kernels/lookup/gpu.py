@@ -14,7 +14,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lanner.kernels.gpu import MAX, MEAN, OPTIONS, fields_of, ids_grid, ids_share, known_rows, lanes_for, on_device
+from lanner.kernels.gpu import (
+    MAX,
+    MEAN,
+    OPTIONS,
+    fields_of,
+    ids_grid,
+    ids_share,
+    known_rows,
+    lanes_for,
+    most_ids,
+    on_device,
+)
 from lanner.kernels.layout import NONE, OUT, POOLING
 
 _POOLED, _COPIED = 1024, 4096  # elements of a tile
@@ -37,15 +48,16 @@ def lookup(
     dim, lanes = weights.shape[1], lanes_for(weights.shape[1])
     aligned = not (dim % 4 or (layout[:, OUT:] % 4).any())
     if values.numel() and single.any():
-        lines, size = int(single.sum()), max(_COPIED // lanes, 1)
-        _copied[ids_grid(values.numel(), lines, batch, offsets is None, size)](
-            *bags, on_device(layout[single], weights.device), lines, batch, dim, lanes, size, lanes_for(lines), aligned,
-            **OPTIONS,
+        lines, size = layout[single], max(_COPIED // lanes, 1)
+        ids = most_ids(lines, values, offsets, batch)
+        _copied[ids_grid(ids, len(lines), offsets, batch, size)](
+            *bags, on_device(lines, weights.device), len(lines), batch, dim, lanes, size, lanes_for(len(lines)),
+            aligned, **OPTIONS,
         )  # fmt: skip
     if batch and not single.all():
-        size = max(_POOLED // lanes, 1)
-        _pooled[triton.cdiv(batch, size), len(layout) - int(single.sum())](
-            *bags, on_device(layout[~single], weights.device), batch, dim, lanes, size, aligned, **OPTIONS
+        lines, size = layout[~single], max(_POOLED // lanes, 1)
+        _pooled[triton.cdiv(batch, size), len(lines)](
+            *bags, on_device(lines, weights.device), batch, dim, lanes, size, aligned, **OPTIONS
         )
     return strays != 0
 
@@ -69,7 +81,7 @@ def _copied(
     aligned: tl.constexpr,
 ) -> None:
     """The row of every id to the place of the id among those of its line; where one won, it was place 0 of its bag."""
-    line, begin, place, end = ids_share(layout, offsets, lines, batch, room, size)
+    line, begin, place, end, _ = ids_share(layout, offsets, lines, batch, room, size)
     _, first_row, rows, _, start, stride = fields_of(layout, line)
     places = place + tl.arange(0, size)
     vectors, outside = _rows(weights, values, factors, places, places < end, first_row, rows, dim, lanes)

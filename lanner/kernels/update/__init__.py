@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from lanner.kernels import parallel
+from lanner.kernels import backends, parallel
+from lanner.kernels.backends import Backend
 from lanner.kernels.layout import FEATURE, FIRST_ROW, NONE, POOLING, ROWS
 from lanner.kernels.memory import scratch
 from lanner.kernels.simd import lanes_for
@@ -19,7 +20,6 @@ from lanner.kernels.update.rules import STATES, Rule, Step
 __all__ = ["STATES", "Rule", "Step", "update"]
 
 Array = np.ndarray[Any, Any]
-Backend = Literal["reference", "cpu"]
 
 _NO_FLOATS, _NO_LONGS, _NO_INTS = (np.empty(0, kind) for kind in (np.float32, np.int64, np.int32))
 _GRAIN = 1 << 12  # ids worth a thread of its own: about 200 microseconds
@@ -36,7 +36,7 @@ def update(
     batch: int,
     winners: Tensor | None,
     step: Step,
-    backend: Backend = "cpu",
+    backend: Backend = "auto",
 ) -> None:
     """Take one optimizer step on every row that occurs in the bags, in place.
 
@@ -46,6 +46,10 @@ def update(
     rounding only when the batch is permuted. `states` are those of `step.rule` (see `STATES`). All arrays are
     contiguous.
     """
+    backend = backends.chosen(backend, weights)
+    if backend == "gpu":
+        backends.gpu("update").update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step)
+        return
     if backend == "reference":
         reference.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step)
         return
