@@ -38,8 +38,8 @@ def expected(weights, layout, values, offsets, factors, batch, size):
 def test_equals_a_loop_over_bags(backend, problem):
     size = problem.pop("size")
     out, winners = for_backend(backend, torch.full((size,), torch.nan), torch.full((size,), 7, dtype=torch.int32))
-    given = dict(zip(problem, for_backend(backend, *problem.values()), strict=True))
-    strays = lookup(**given, out=out, winners=winners, backend=backend)
+    placed = dict(zip(problem, for_backend(backend, *problem.values()), strict=True))
+    strays = lookup(**placed, out=out, winners=winners, backend=backend)
     wanted, won = expected(*arrays_of(problem), problem["batch"], size)
     assert not strays
     np.testing.assert_allclose(out.cpu().numpy(), wanted, atol=1e-5)

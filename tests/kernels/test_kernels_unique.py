@@ -6,6 +6,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,8 +23,10 @@ pieces = st.lists(st.lists(ids, max_size=30), max_size=6)
 def test_equals_the_reference(pieces: list[list[int]], data: st.DataObject) -> None:
     segments = data.draw(st.lists(st.integers(0, 3), min_size=len(pieces), max_size=len(pieces)))
     values, bounds = list(chain(*pieces)), np.cumsum([0, *map(len, pieces)])
-    found = unique(np.array(values, np.int64), bounds, np.array(segments, np.int64))
-    assert [part.tolist() for part in found] == list(reference.unique(values, bounds.tolist(), segments))
+    wanted = list(reference.unique(values, bounds.tolist(), segments))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for ids in (np.array(values, np.int64), torch.tensor(values, dtype=torch.int64, device=device)):
+        assert [part.tolist() for part in unique(ids, bounds, np.array(segments, np.int64))] == wanted
 
 
 @settings(deadline=None)

@@ -39,8 +39,8 @@ def test_equals_the_reference(rule, problem, seed):
     out, winners = torch.empty(size), torch.full((size,), -1, dtype=torch.int32)
     lookup(weights, **problem, out=out, winners=winners)
     states, step = fresh_states(rule, weights, random), STEPS[rule]._replace(scale=0.5)
-    given = weights, states, gradient, *problem.values(), winners, step
-    for found, wanted in zip(updated("gpu", *given), updated("reference", *given), strict=True):
+    arguments = weights, states, gradient, *problem.values(), winners, step
+    for found, wanted in zip(updated("gpu", *arguments), updated("reference", *arguments), strict=True):
         torch.testing.assert_close(found, wanted, rtol=2e-5, atol=1e-5)
 
 
@@ -64,17 +64,17 @@ def test_the_same_batch_gives_the_same_bits():
 def test_a_feature_may_stand_in_two_lines():
     layout = np.array([(0, 0, 5, SUM, 0, 2), (0, 5, 5, SUM, 8, 2)], np.int64)
     ids, offsets = torch.tensor([0, 4, 4, 1, 4]), torch.tensor([0, 2, 2, 3, 5])
-    given = torch.zeros(10, 2), (), torch.arange(16.0), layout, ids, offsets, None, 4, None, Step(Rule.SGD, -1.0)
-    assert torch.equal(*(updated(backend, *given)[0] for backend in ("gpu", "reference")))
+    arguments = torch.zeros(10, 2), (), torch.arange(16.0), layout, ids, offsets, None, 4, None, Step(Rule.SGD, -1.0)
+    assert torch.equal(*(updated(backend, *arguments)[0] for backend in ("gpu", "reference")))
 
 
 def test_ids_out_of_range_train_row_0_as_lookup_read_it():
     layout, ids = np.array([(0, 0, 10, SUM, 0, 4)], np.int64), torch.tensor([3, 10, -1, 2**40])
-    given = torch.zeros(10, 4), (), torch.ones(16), layout, ids, None, None, 4, None, Step(Rule.SGD, 1.0)
-    assert updated("gpu", *given)[0][:, 0].tolist() == [-3.0, 0, 0, -1.0, 0, 0, 0, 0, 0, 0]
+    arguments = torch.zeros(10, 4), (), torch.ones(16), layout, ids, None, None, 4, None, Step(Rule.SGD, 1.0)
+    assert updated("gpu", *arguments)[0][:, 0].tolist() == [-3.0, 0, 0, -1.0, 0, 0, 0, 0, 0, 0]
 
 
 def test_an_empty_batch_changes_nothing():
     layout, none = np.array([(0, 0, 10, SUM, 0, 4)], np.int64), torch.zeros(0, dtype=torch.int64)
-    given = torch.ones(10, 4), (), torch.ones(8), layout, none, torch.zeros(3, dtype=torch.int64), None, 2, None
-    assert (updated("gpu", *given, Step(Rule.SGD, 1.0))[0] == 1).all()
+    arguments = torch.ones(10, 4), (), torch.ones(8), layout, none, torch.zeros(3, dtype=torch.int64), None, 2, None
+    assert (updated("gpu", *arguments, Step(Rule.SGD, 1.0))[0] == 1).all()

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+from torch import Tensor
 
 from lanner.errors import DataError
 from lanner.kernels import parallel
 from lanner.kernels.memory import scratch
-from lanner.kernels.unique import cpu
+from lanner.kernels.unique import cpu, gpu
 
 Array = np.ndarray[Any, Any]
 
 _GRAIN = 1 << 12  # ids worth a thread of their own
 
 
-def unique(values: Array, bounds: Array, segments: Array | None = None) -> tuple[Array, Array, Array]:
+@overload
+def unique(values: Array, bounds: Array, segments: Array | None = None) -> tuple[Array, Array, Array]: ...
+
+
+@overload
+def unique(values: Tensor, bounds: Array, segments: Array | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
+def unique(values: Array | Tensor, bounds: Array, segments: Array | None = None) -> tuple[Any, Any, Any]:
     """The distinct ids of each segment in order of first appearance, and where each id stands among them.
 
     `values` int64 or int32 [n], any id legal. Piece p of it, values[bounds[p]:bounds[p + 1]] (bounds int64 [P + 1],
@@ -25,11 +34,15 @@ def unique(values: Array, bounds: Array, segments: Array | None = None) -> tuple
 
     Returns `distinct` int64, segment after segment; `inverse` int64 [n], the place of each id among the distinct ids
     of its segment; `counts` int64 [S], the number of distinct ids of each segment. They do not depend on the number
-    of threads. Raises DataError when bounds or segments do not describe `values`.
+    of threads. A tensor of values gives tensors on its device. Raises DataError when bounds or segments do not
+    describe `values`.
     """
-    values, bounds = np.ascontiguousarray(values), np.ascontiguousarray(bounds, np.int64)
+    bounds = np.ascontiguousarray(bounds, np.int64)
     segments = np.arange(len(bounds) - 1) if segments is None else np.ascontiguousarray(segments, np.int64)
     _check(values, bounds, segments)
+    if isinstance(values, Tensor):
+        return gpu.unique(values, bounds, segments)
+    values = np.ascontiguousarray(values)
     sizes = np.bincount(segments, weights=np.diff(bounds)).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     order = np.argsort(segments, kind="stable")
@@ -49,8 +62,8 @@ def unique(values: Array, bounds: Array, segments: Array | None = None) -> tuple
     return cpu.closed_up(distinct, starts, counts), inverse, counts
 
 
-def _check(values: Array, bounds: Array, segments: Array) -> None:
-    if values.ndim != 1 or values.dtype not in (np.int64, np.int32):
+def _check(values: Array | Tensor, bounds: Array, segments: Array) -> None:
+    if values.ndim != 1 or str(values.dtype).removeprefix("torch.") not in ("int64", "int32"):
         raise DataError(f"unique: values are {values.dtype} [{values.ndim}-D], expected int64 or int32, 1-D")
     if len(bounds) != len(segments) + 1:
         raise DataError(f"unique: {len(bounds)} bounds with {len(segments)} segments, expected one bound more")
