@@ -1,7 +1,7 @@
 """First values of table rows.
 
-A value depends on the seed, the table's name, its row and its column alone: not on the order of the tables, on
-threads, or on how rows are shared out to processes.
+A value depends on the seed, the table's name, its key (of a static table: its row) and its column alone: not on the
+order of the tables or of the keys, on threads, or on how rows are shared out to processes.
 """
 
 from __future__ import annotations
@@ -58,9 +58,27 @@ def fill(block: np.ndarray, initializer: Initializer | None, table: str, rows: i
     if isinstance(initializer, Constant):
         block[:] = initializer.value
         return
-    digest = hashlib.blake2b(f"{seed}:{table}".encode(), digest_size=8).digest()
-    stream, start = int.from_bytes(digest, "little"), first * block.shape[1]
+    stream, start = _stream(table, seed), first * block.shape[1]
     if isinstance(initializer, Uniform):
         random.uniform(block, initializer.low, initializer.high, stream, start)
     else:
         random.normal(block, initializer.mean, initializer.std, stream, start)
+
+
+def fill_keys(block: np.ndarray, initializer: Initializer | None, table: str, seed: int, keys: np.ndarray) -> None:
+    """Fill `block` [n, dim], the rows of `keys`, any int64 [n], as `fill` does where a key is a row number.
+
+    The default is uniform in ±0.01: a dynamic table has no number of rows to go by.
+    """
+    initializer = initializer or Uniform(-0.01, 0.01)
+    if isinstance(initializer, Constant):
+        block[:] = initializer.value
+    elif isinstance(initializer, Uniform):
+        random.uniform_rows(block, keys, initializer.low, initializer.high, _stream(table, seed))
+    else:
+        random.normal_rows(block, keys, initializer.mean, initializer.std, _stream(table, seed))
+
+
+def _stream(table: str, seed: int) -> int:
+    digest = hashlib.blake2b(f"{seed}:{table}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

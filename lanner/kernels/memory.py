@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
+import sys
 import threading
 import weakref
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ HUGE_PAGE = 2 << 20
 LINE = 64  # bytes of a cache line
 _POOLED = 1 << 16  # bytes from which a fresh allocation's page faults are worth a pool
 _KEPT = 4  # free blocks kept of each size
+_NORESERVE = 0x4000  # MAP_NORESERVE of Linux, which Python names from 3.13 on
 
 
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
@@ -40,6 +44,65 @@ def zeros(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any
     data = np.frombuffer(block, np.uint8)
     skip = -data.ctypes.data % HUGE_PAGE
     return data[skip : skip + size].view(dtype).reshape(dims)
+
+
+class Growing:
+    """A zeroed array whose first axis grows, in place where the system lets address space be reserved for it.
+
+    `array` then has `limit` rows from the start; memory counts only from the first write to a page, which is a small
+    one in the first 2 MiB and a huge one after that. Elsewhere `array` starts small and is copied when it grows.
+    """
+
+    def __init__(self, limit: int, width: tuple[int, ...], dtype: DTypeLike) -> None:
+        self._limit, self._width, self._dtype = limit, width, np.dtype(dtype)
+        self.row_bytes = math.prod(width) * self._dtype.itemsize
+        block = _reserved(limit * self.row_bytes)
+        self.array = zeros((min(limit, 64), *width), dtype) if block is None else self._shaped(block)
+
+    def grow(self, rows: int) -> bool:
+        """Have at least `rows` rows, up to the limit; whether `array` is another one now."""
+        held = len(self.array)
+        if rows <= held:
+            return False
+        if rows > self._limit:
+            raise ValueError(f"{rows} rows are wanted, {self._limit} are the limit")
+        larger = zeros((min(max(rows, 2 * held), self._limit), *self._width), self._dtype)
+        larger[:held] = self.array
+        self.array = larger
+        return True
+
+    def _shaped(self, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return block[: self._limit * self.row_bytes].view(self._dtype).reshape(self._limit, *self._width)
+
+
+def _reserved(size: int) -> np.ndarray[Any, Any] | None:
+    """Zeroed bytes that cost no memory until they are touched; None where the system counts or limits addresses."""
+    if not sys.platform.startswith("linux") or _addresses_count():
+        return None
+    try:
+        block = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+    except (OSError, ValueError, OverflowError):
+        return None
+    data = np.frombuffer(block, np.uint8)
+    skip = -data.ctypes.data % HUGE_PAGE
+    if size > HUGE_PAGE:
+        start = -(-(skip + HUGE_PAGE) // mmap.PAGESIZE) * mmap.PAGESIZE
+        block.madvise(mmap.MADV_HUGEPAGE, start, size + HUGE_PAGE - start)
+    return data[skip : skip + size]
+
+
+def _addresses_count() -> bool:
+    """Whether reserved addresses are charged like memory: strict overcommit, or a limit on the address space."""
+    import resource  # not on every system
+
+    policy = Path("/proc/sys/vm/overcommit_memory")
+    strict = policy.exists() and policy.read_text().strip() == "2"
+    return strict or resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def physical() -> int:
+    """Bytes of physical memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class Pool:

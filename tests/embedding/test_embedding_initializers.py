@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lanner.embedding import Constant, EmbeddingCollection, FeatureConfig, Normal, TableConfig, Uniform
-from lanner.embedding.initializers import fill
+from lanner.embedding.initializers import fill, fill_keys
 from lanner.errors import ConfigError
 
 
@@ -49,6 +49,20 @@ def test_values_depend_on_seed_table_and_row_alone(initializer):
     assert not np.array_equal(filled(initializer, table="u"), whole)
     neighbours = whole[:-1].reshape(-1), whole[1:].reshape(-1)
     assert abs(np.corrcoef(*neighbours)[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize("initializer", [Uniform(-2, 1), Normal(0, 1), Constant(3.0)])
+def test_rows_by_key_are_those_of_a_static_table(initializer):
+    keys = np.random.default_rng(0).permutation(20_000)[:50]
+    rows = np.zeros((50, 8), np.float32)
+    fill_keys(rows, initializer, "t", 0, keys)
+    assert np.array_equal(rows, filled(initializer)[keys])
+
+
+def test_rows_by_key_are_small_by_default():
+    rows = np.zeros((5000, 8), np.float32)
+    fill_keys(rows, None, "t", 0, np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 5000))
+    assert 0.0099 < np.abs(rows).max() <= 0.01 and abs(rows.mean()) < 1e-4
 
 
 def test_the_order_of_tables_changes_nothing():

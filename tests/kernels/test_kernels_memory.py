@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import mmap
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +23,40 @@ def test_zeros(shape, kind):
     assert array.shape == ((shape,) if isinstance(shape, int) else shape) and array.dtype == kind
     assert not array.any() and array.flags.c_contiguous and array.flags.writeable
     assert not array.size or array.ctypes.data % (HUGE_PAGE if array.nbytes >= HUGE_PAGE // 2 else 64) == 0
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux reserves addresses that cost nothing")
+def test_a_growing_array_takes_memory_where_it_is_touched():
+    before = resident()
+    growing = memory.Growing(1 << 32, (16,), np.float32)  # 256 GiB of addresses
+    array = growing.array
+    assert array.shape == (1 << 32, 16) and array.ctypes.data % HUGE_PAGE == 0
+    assert resident() - before < 1 << 20
+    array[: 1 << 20] = 1.0
+    assert 1 << 26 <= resident() - before < (1 << 26) + 3 * HUGE_PAGE
+    assert not growing.grow(1 << 31) and growing.array is array and array[1 << 31].sum() == 0
+    array[-1] = 2.0
+
+
+def test_a_growing_array_is_copied_where_addresses_are_not_to_be_had(monkeypatch):
+    monkeypatch.setattr(memory, "_addresses_count", lambda: True)
+    growing = memory.Growing(1000, (3,), np.int64)
+    for rows in (1, 65, 66, 500, 1000):
+        growing.grow(rows)
+        assert rows <= len(growing.array) <= 1000
+        growing.array[rows - 1] = rows
+    assert [row[0] for row in growing.array[[0, 64, 65, 499, 999]]] == [1, 65, 66, 500, 1000]
+    assert np.count_nonzero(growing.array) == 15
+    with pytest.raises(ValueError, match="1001"):
+        growing.grow(1001)
+
+
+def test_addresses_nobody_has_are_not_reserved():
+    assert memory.Growing(1 << 60, (), np.uint8).array.size == 64
 
 
 def test_a_block_comes_back_when_the_last_holder_is_gone():

@@ -38,3 +38,20 @@ def test_threads_change_nothing(monkeypatch):
         filled.append(np.zeros(500_000, np.float32))
         random.uniform(filled[-1], 0.0, 1.0, 9)
     assert np.array_equal(*filled) and filled[0].min() >= 0.0 and filled[0].max() <= 1.0
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal"])
+def test_rows_of_keys_are_rows_of_the_table_while_keys_are_row_numbers(name):
+    table, keys = np.zeros((40, 6), np.float32), np.array([7, 0, 39, 7])
+    getattr(random, name)(table, -1.0, 1.0, 5)
+    rows = np.zeros((4, 6), np.float32)
+    getattr(random, f"{name}_rows")(rows, keys, -1.0, 1.0, 5)
+    assert np.array_equal(rows, table[keys])
+
+
+@pytest.mark.parametrize("dim", [1, 3, 8, 64])
+def test_keys_whose_products_come_round_again_have_values_of_their_own(dim):
+    keys = np.array([3, 3 + 2**58, 3 + 2**61, 3 - 2**63, -1, 2**63 - 1, -(2**63), 2**40, 2**41])
+    rows = np.zeros((len(keys), dim), np.float32)
+    random.uniform_rows(rows, keys, 0.0, 1.0, 9)
+    assert len(np.unique(rows)) >= rows.size - 1
