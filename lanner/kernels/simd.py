@@ -5,12 +5,20 @@ what they mean: `row = load(table, at, lanes)` is one value of type `Vector`, `+
 `store(out, at, row)` writes it. The number of lanes is part of the argument *type* (`Lanes(64)`), so that one
 module-level kernel is compiled, and cached on disk, once for each width. Any width is legal; LLVM cuts a vector
 into registers and finishes an odd tail with narrower ones. No bounds are checked here: kernels check ids first.
+
+Rows longer than a vector are worked through in parts:
+
+    for part in range(0, dim, width(lanes)):
+        piece = lanes_from(lanes, part, dim)
+        store(out, part, load(row, part, piece), piece)
+
+where `piece` is `lanes` again, but for a last part that is shorter: its missing lanes load as 0 and are not stored.
 """
 
 from __future__ import annotations
 
 import operator
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -28,32 +36,41 @@ _WIDEST = 128  # lanes that still fit the registers beside a few temporaries
 
 
 class Lanes:
-    """A number of float32 lanes that kernels know when they are compiled; pass it as an argument."""
+    """A number of float32 lanes that kernels know when they are compiled; pass it as an argument.
 
-    def __init__(self, count: int) -> None:
+    `tail` is the number of lanes of a row's last part, where that is shorter than the others.
+    """
+
+    def __init__(self, count: int, tail: int = 0) -> None:
         if count < 1:
             raise ValueError(f"a vector needs at least 1 lane, got {count}")
-        self.count = count
-        self._numba_type_ = LanesType(count)
+        self.count, self.tail = count, tail
+        self._numba_type_ = LanesType(count, tail)
 
 
+@cache
 def lanes_for(dim: int) -> Lanes:
     """Lanes in which rows of `dim` floats are worked through: all of them, or for long rows the widest equal parts.
 
     A width above 128 that has no large divisor (a prime, at worst) is slow, since its parts are narrow.
     """
-    return _lanes(next(part for part in range(min(dim, _WIDEST), 0, -1) if dim % part == 0))
-
-
-_lanes = lru_cache(maxsize=None)(Lanes)
+    return Lanes(next(part for part in range(min(dim, _WIDEST), 0, -1) if dim % part == 0))
 
 
 class LanesType(types.Type):
     """Numba's type of a `Lanes`; carries no value at run time."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        super().__init__(name=f"Lanes({count})")
+    def __init__(self, count: int, tail: int = 0) -> None:
+        self.count, self.tail = count, tail
+        super().__init__(name=f"Lanes({count}, {tail})")
+
+
+class PieceType(types.Type):
+    """Numba's type of one part of a row whose last part is shorter; its value says whether this is the last."""
+
+    def __init__(self, count: int, tail: int) -> None:
+        self.count, self.tail = count, tail
+        super().__init__(name=f"Piece({count}, {tail})")
 
 
 class Vector(types.Type):
@@ -75,6 +92,12 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, kind, ir.VectorType(_F32, kind.count))
 
 
+@register_model(PieceType)
+class _PieceModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: PieceType) -> None:
+        super().__init__(manager, kind, ir.IntType(1))
+
+
 @typeof_impl.register(Lanes)
 def _type_of_lanes(value: Lanes, _context: Any) -> LanesType:
     return value._numba_type_
@@ -90,7 +113,8 @@ def _unbox_lanes(_kind: LanesType, _value: Any, context: Any) -> NativeValue:
     return NativeValue(context.context.get_dummy_value())
 
 
-def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+def pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    """Where element `index` of a flat array of Numba's type `kind` lies."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.gep(data, [index])
 
@@ -103,15 +127,30 @@ def _constant(count: int, value: float) -> Any:
     return ir.Constant(ir.VectorType(_F32, count), [value] * count)
 
 
-def _splat(builder: Any, value: Any, count: int) -> Any:
-    one = builder.insert_element(_constant(count, 0.0), value, _I32(0))
+def splat_lanes(builder: Any, value: Any, count: int) -> Any:
+    """A vector of `count` times an LLVM value."""
+    one = builder.insert_element(ir.Constant(ir.VectorType(value.type, count), ir.Undefined), value, _I32(0))
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_I32, count), [0] * count))
+
+
+def fma_lanes(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` of float32 vectors, rounded once."""
+    kind = a.type
+    name = f"llvm.fma.v{kind.count}f32"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
+    return builder.call(function, [a, b, c])
 
 
 def _prefetch(builder: Any, pointer: Any, locality: int) -> None:
     kind = ir.FunctionType(ir.VoidType(), [_BYTE, _I32, _I32, _I32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
     builder.call(function, [builder.bitcast(pointer, _BYTE), _I32(0), _I32(locality), _I32(1)])
+
+
+def prefetch_lanes(builder: Any, start: Any, element: Any, count: int) -> None:
+    """Ask for the cache lines of `count` elements (of an LLVM type) from the pointer `start` on."""
+    for at in range(0, count, _LINE // _bytes(element)):
+        _prefetch(builder, builder.gep(start, [_I64(at)]), _SECOND_LEVEL)
 
 
 @intrinsic
@@ -125,11 +164,24 @@ def width(_typing: Any, lanes: Any) -> Any:
 
 
 @intrinsic
+def lanes_from(_typing: Any, lanes: Any, part: Any, dim: Any) -> Any:
+    """The lanes of a row of `dim` columns from column `part` on: `lanes`, or fewer in a shorter last part."""
+    kind = PieceType(lanes.count, lanes.tail) if lanes.tail else lanes
+
+    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        if not lanes.tail:
+            return context.get_dummy_value()
+        return builder.icmp_signed(">", builder.add(args[1], _I64(lanes.count)), args[2])
+
+    return kind(lanes, types.int64, types.int64), generate
+
+
+@intrinsic
 def get(_typing: Any, array: Any, index: Any) -> Any:
     """``array[index]`` for a flat index known to be in range: no wrap-around of negative ones, so no branch."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_pointer(context, builder, signature.args[0], *args))
+        return builder.load(pointer(context, builder, signature.args[0], *args))
 
     return array.dtype(array, _index(index)), generate
 
@@ -139,7 +191,7 @@ def put(_typing: Any, array: Any, index: Any, value: Any) -> Any:
     """``array[index] = value`` for a flat index known to be in range."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[2], _pointer(context, builder, signature.args[0], args[0], args[1]))
+        builder.store(args[2], pointer(context, builder, signature.args[0], args[0], args[1]))
         return context.get_dummy_value()
 
     return types.void(array, _index(index), array.dtype), generate
@@ -150,7 +202,7 @@ def prefetch(_typing: Any, array: Any, index: Any) -> Any:
     """Ask for the cache line of ``array[index]`` (flat index, never faults, even out of bounds)."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _prefetch(builder, _pointer(context, builder, signature.args[0], *args), _FIRST_LEVEL)
+        _prefetch(builder, pointer(context, builder, signature.args[0], *args), _FIRST_LEVEL)
         return context.get_dummy_value()
 
     return types.void(array, _index(index)), generate
@@ -164,12 +216,10 @@ def prefetch_row(_typing: Any, array: Any, index: Any, lanes: Any) -> Any:
     requests: gathers ran 1.6 times slower on a Zen 4 when it was asked. Memory on small pages is better asked for
     with `prefetch`: a request that misses the address cache may be dropped.
     """
-    step = _LINE // 4
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        start = _pointer(context, builder, signature.args[0], args[0], args[1])
-        for at in range(0, lanes.count, step):
-            _prefetch(builder, builder.gep(start, [_I64(at)]), _SECOND_LEVEL)
+        start = pointer(context, builder, signature.args[0], args[0], args[1])
+        prefetch_lanes(builder, start, _F32, lanes.count)
         return context.get_dummy_value()
 
     return types.void(array, _index(index), lanes), generate
@@ -178,26 +228,72 @@ def prefetch_row(_typing: Any, array: Any, index: Any, lanes: Any) -> Any:
 @intrinsic
 def load(_typing: Any, array: Any, index: Any, lanes: Any) -> Any:
     """The `lanes` float32 of the flat `array` from `index` on."""
-    kind = ir.VectorType(_F32, lanes.count)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        start = _pointer(context, builder, signature.args[0], args[0], args[1])
-        return builder.load(builder.bitcast(start, kind.as_pointer()), align=4)
+        start = pointer(context, builder, signature.args[0], args[0], args[1])
+        return load_lanes(builder, start, _F32, lanes, args[2])
 
     return Vector(lanes.count)(array, _index(index), lanes), generate
 
 
 @intrinsic
-def store(_typing: Any, array: Any, index: Any, vector: Any) -> Any:
-    """Write `vector` into the flat float32 `array` from `index` on."""
-    kind = ir.VectorType(_F32, vector.count)
+def store(_typing: Any, array: Any, index: Any, vector: Any, lanes: Any = None) -> Any:
+    """Write `vector`, or only those `lanes` of it, into the flat float32 `array` from `index` on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        start = _pointer(context, builder, signature.args[0], args[0], args[1])
-        builder.store(args[2], builder.bitcast(start, kind.as_pointer()), align=4)
+        start = pointer(context, builder, signature.args[0], args[0], args[1])
+        store_lanes(builder, start, args[2], lanes, args[3])
         return context.get_dummy_value()
 
-    return types.void(array, _index(index), vector), generate
+    return types.void(array, _index(index), vector, types.none if lanes is None else lanes), generate
+
+
+def load_lanes(builder: Any, start: Any, element: Any, lanes: Any, is_tail: Any) -> Any:
+    """The lanes from the pointer `start` on, a vector of `element` (an LLVM type); lanes missing in a tail are 0."""
+
+    def part(count: int) -> Any:
+        kind = ir.VectorType(element, count)
+        return builder.load(builder.bitcast(start, kind.as_pointer()), align=_bytes(element))
+
+    if not isinstance(lanes, PieceType):
+        return part(lanes.count)
+    with builder.if_else(is_tail) as (then, otherwise):
+        with then:
+            zero = ir.Constant(ir.VectorType(element, lanes.tail), None)
+            places = [*range(lanes.tail), *[lanes.tail] * (lanes.count - lanes.tail)]
+            short = builder.shuffle_vector(
+                part(lanes.tail), zero, ir.Constant(ir.VectorType(_I32, lanes.count), places)
+            )
+            from_tail = builder.block
+        with otherwise:
+            whole = part(lanes.count)
+            from_whole = builder.block
+    result = builder.phi(whole.type)
+    result.add_incoming(short, from_tail)
+    result.add_incoming(whole, from_whole)
+    return result
+
+
+def store_lanes(builder: Any, start: Any, vector: Any, lanes: Any, is_tail: Any) -> None:
+    """Write a vector's lanes from the pointer `start` on; those missing in a tail are left alone."""
+    element = vector.type.element
+
+    def part(lanes: Any) -> None:
+        builder.store(lanes, builder.bitcast(start, lanes.type.as_pointer()), align=_bytes(element))
+
+    if not isinstance(lanes, PieceType):
+        part(vector)
+        return
+    with builder.if_else(is_tail) as (then, otherwise):
+        with then:
+            places = ir.Constant(ir.VectorType(_I32, lanes.tail), list(range(lanes.tail)))
+            part(builder.shuffle_vector(vector, vector, places))
+        with otherwise:
+            part(vector)
+
+
+def _bytes(element: Any) -> int:
+    return 4 if element is _F32 else element.width // 8
 
 
 @intrinsic
@@ -205,7 +301,7 @@ def splat(_typing: Any, value: Any, lanes: Any) -> Any:
     """A vector whose every lane is the float32 `value`."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return _splat(builder, args[0], lanes.count)
+        return splat_lanes(builder, args[0], lanes.count)
 
     return Vector(lanes.count)(types.float32, lanes), generate
 
@@ -215,10 +311,7 @@ def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``, rounded once."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        kind = args[0].type
-        name = f"llvm.fma.v{a.count}f32"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
-        return builder.call(function, args)
+        return fma_lanes(builder, *args)
 
     return a(a, b, c), generate
 

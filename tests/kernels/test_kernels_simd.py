@@ -13,6 +13,7 @@ from lanner.kernels.simd import (
     fma,
     get,
     lanes_for,
+    lanes_from,
     load,
     prefetch,
     prefetch_row,
@@ -51,6 +52,25 @@ def test_arithmetic(count):
     np.testing.assert_allclose(out[:-1], wanted, rtol=1e-6)
     np.testing.assert_allclose(summed, x.sum(), rtol=1e-6)
     assert out[-1] == -7.0  # an odd tail writes nothing beyond
+
+
+@nb.njit
+def doubled_in_parts(lanes, dim, row, out):
+    summed = np.float32(0.0)
+    for part in range(0, dim, width(lanes)):
+        piece = lanes_from(lanes, part, dim)
+        vector = load(row, part, piece)
+        summed += total(vector)
+        store(out, part, vector + vector, piece)
+    return summed
+
+
+@pytest.mark.parametrize("lanes", [Lanes(5), Lanes(3, 1), Lanes(8, 2), Lanes(6, 4), Lanes(12, 10)])
+def test_the_last_part_of_a_row_may_be_shorter(lanes):
+    row, out = np.arange(1, 12, dtype=np.float32)[:10], np.full(12, -7.0, np.float32)
+    assert doubled_in_parts(lanes, 10, row, out) == 55.0
+    np.testing.assert_array_equal(out[:10], 2 * row)
+    assert (out[10:] == -7.0).all()
 
 
 @nb.njit
