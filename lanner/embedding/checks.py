@@ -59,6 +59,8 @@ def out_of_range(given: Bags, features: Sequence[FeatureConfig], tables: Mapping
         table = tables[feature.table]
         begin, end = _span(given.offsets, at * batch, (at + 1) * batch)
         ids = given.values[begin:end]
+        if table.rows == "dynamic":
+            continue
         bad = torch.nonzero((ids < 0) | (ids >= table.rows))
         if bad.numel():
             position = begin + int(bad[0])

@@ -13,14 +13,16 @@ from torch import Tensor, nn
 
 from lanner.data.batch import Bags
 from lanner.embedding import checks, persistence, tables
+from lanner.embedding.arrangement import Arrangement, Output, Vectors
 from lanner.embedding.fused import FusedLookup
+from lanner.embedding.gradients import Backend, Part, Pending, as_one, sum_by_row
 from lanner.embedding.initializers import Initializer
-from lanner.embedding.joint import JointTable, allocate
+from lanner.embedding.joint import allocate
 from lanner.embedding.optimizers import SGD, Optimizer
-from lanner.embedding.pending import Pending, merge
+from lanner.embedding.store import Store
 from lanner.embedding.tables import FeatureConfig, TableConfig
 from lanner.errors import ConfigError, DataError
-from lanner.kernels.layout import POOLINGS
+from lanner.kernels.layout import FEATURE, FIELDS, FIRST_ROW, POOLINGS, ROWS
 from lanner.kernels.lookup import lookup
 from lanner.kernels.memory import empty_tensor
 from lanner.kernels.update import update
@@ -32,11 +34,12 @@ _counting = threading.Lock()
 class EmbeddingCollection(nn.Module):
     """Embedding tables with a fused optimizer.
 
-    ``forward(bags)`` gives [B, sum of the features' dims], features in the order given. In training mode, with
-    gradients on, backward sums the gradients of equal ids and takes one optimizer step on each row that occurred;
-    there is nothing for a `torch.optim` optimizer to do. Each backward is one step (see `defer_updates` for more
-    than one backward a step). Tables are not parameters and not in `state_dict`: `embedding_dump` and
-    `embedding_load` store them. Forward may run in several threads at once; training may not.
+    ``forward(bags)`` gives [B, sum of the features' dims], features in the order given (`output` has other forms, see
+    `lanner.embedding.arrangement.Arrangement`). In training mode, with gradients on, backward sums the gradients of
+    equal ids and takes one optimizer step on each row that occurred; there is nothing for a `torch.optim` optimizer to
+    do. Each backward is one step (see `defer_updates` for more than one backward a step). Tables are not parameters
+    and not in `state_dict`: `embedding_dump` and `embedding_load` store them. Forward may run in several threads at
+    once; training may not.
 
     An id outside its table raises IdRangeError (`out_of_range="error"`), or takes row 0 of the table and is counted
     in `unknown_ids` (`out_of_range="unknown"`). No gradient flows to the per-id weights of the bags.
@@ -53,24 +56,28 @@ class EmbeddingCollection(nn.Module):
         tables: Sequence[TableConfig],
         features: Sequence[FeatureConfig],
         optimizer: Optimizer = SGD(0.01),
-        backend: Literal["auto", "cpu", "reference"] = "auto",
+        backend: Literal["auto", "cpu", "reference", "gpu"] = "auto",
         seed: int = 0,
         out_of_range: Literal["error", "unknown"] = "error",
+        output: Output = "batch",
+        track_changes: bool = False,
     ) -> None:
         super().__init__()
         _check(tables, features, backend, out_of_range)
         self.tables, self.features = tuple(tables), tuple(features)
-        self.backend: Literal["cpu", "reference"] = "reference" if backend == "reference" else "cpu"
+        self.backend: Backend = "cpu" if backend == "auto" else backend
         self.out_of_range = out_of_range
         self.optimizer, self.learning_rate_scale, self.steps = optimizer, 1.0, 0
-        self.defer_updates = False
+        self.defer_updates, self.track_changes = False, track_changes
         self.unknown_ids = {feature.name: 0 for feature in self.features}
         self.anchor = nn.Parameter(torch.zeros(()))  # makes autograd reach backward; requires_grad_(False) freezes
         self._configs = {table.name: table for table in self.tables}
-        self._joint = allocate(self.tables, optimizer, seed)
-        self._dims = [self._configs[feature.table].dim for feature in self.features]
+        dims = [self._configs[feature.table].dim for feature in self.features]
+        self.arrangement = Arrangement(self.features, dims, output)
+        self.stores = _stores(self.tables, optimizer, seed, track_changes)
+        self._homes = {name: store for store in self.stores for name in store.spans}
         self._max = any(feature.pooling == "max" for feature in self.features)
-        self._layouts: dict[tuple[str, ...], list[tuple[JointTable, np.ndarray]]] = {}
+        self._layouts: dict[tuple[str, ...], list[tuple[Store, np.ndarray]]] = {}
         self._pending: list[Pending] = []
 
     @classmethod
@@ -88,55 +95,74 @@ class EmbeddingCollection(nn.Module):
     @property
     def width(self) -> int:
         """Columns of the output: the sum of the features' dims."""
-        return sum(self._dims)
+        return self.arrangement.width
 
-    def forward(self, bags: Bags) -> Tensor:
-        """[B, width] float32.
+    def forward(self, bags: Bags) -> Vectors:
+        """The vectors of all features, float32, in the form that `output` says; [B, width] by default.
 
         Raises DataError naming the feature where the bags do not fit together, and IdRangeError naming table,
         feature and id where an id is outside its table; no row outside the right table is ever read.
         """
+        bags = checks.usable(bags)
         if self.training and self.anchor.requires_grad and torch.is_grad_enabled():
-            out: Tensor = FusedLookup.apply(self.anchor, self, checks.usable(bags))  # type: ignore[no-untyped-call]
-            return out
-        return self.lookup(checks.usable(bags))
+            flat: Tensor = FusedLookup.apply(self.anchor, self, bags)  # type: ignore[no-untyped-call]
+        else:
+            flat, _, _ = self.look_up(bags, training=False)
+        return self.arrangement.form(flat, bags)
 
-    def lookup(self, bags: Bags, winners: Tensor | None = None) -> Tensor:
-        """`forward` of checked bags, without autograd; `winners` [B, width] int32 notes where maxima came from."""
-        layouts = self._layouts.get(bags.names) or self._make_layouts(bags.names)
-        out = empty_tensor((bags.batch_size, self.width))
+    def look_up(self, bags: Bags, training: bool) -> tuple[Tensor, tuple[Part, ...], Tensor | None]:
+        """The flat output for checked bags, without autograd; and what `take_gradient` needs beside its gradient."""
+        layouts, total = self._layouts_for(bags), self.arrangement.total(bags)
+        out = empty_tensor((total,))
+        winners = torch.empty(total, dtype=torch.int32) if training and self._max else None
+        bags = self._with_rows(bags, training)
+        parts = tuple(Part(store, layout, bags) for store, layout in layouts)
         strays = False
-        for joint, layout in layouts:
+        for store, layout, _ in parts:
             strays |= lookup(
-                joint.weights, layout, bags.values, bags.offsets, bags.weights, bags.batch_size, out.view(-1),
-                None if winners is None else winners.view(-1), backend=self.backend,
+                store.weights, layout, bags.values, bags.offsets, bags.weights, bags.batch_size, out, winners,
+                backend=self.backend,
             )  # fmt: skip
         if strays:
             self._stray(bags)
-        return out
+            if training:  # whoever sums gradients by row must not meet such ids
+                parts = tuple(part._replace(bags=_in_range(part)) for part in parts)
+        return out, parts, winners
 
-    def forward_for_backward(self, bags: Bags) -> tuple[Tensor, Tensor | None]:
-        """The output, and the winners of max pooling that backward needs."""
-        winners = torch.empty((bags.batch_size, self.width), dtype=torch.int32) if self._max else None
-        return self.lookup(bags, winners), winners
+    def _with_rows(self, bags: Bags, training: bool) -> Bags:
+        """The bags with rows instead of keys, where a table has keys."""
+        if not any(store.keyed for store in self.stores):
+            return bags
+        values, batch = bags.values.long().clone(), bags.batch_size
+        rows = values.numpy()
+        for table, store in self._homes.items():
+            if not store.keyed:
+                continue
+            spans = [_span(bags, bags.names.index(f.name), batch) for f in self.features if f.table == table]
+            store.step = self.steps + 1
+            found = store.rows_of(table, np.concatenate([rows[span] for span in spans]), training)
+            for span in spans:
+                count = span.stop - span.start
+                rows[span], found = found[:count], found[count:]
+        return Bags(bags.names, values, bags.offsets, bags.weights)
 
     def take_gradient(self, pending: Pending) -> None:
         """Take the optimizer step of one backward, or store it when updates are deferred."""
         if self.defer_updates:
             self._pending.append(pending)
         else:
-            self._update(pending, 1.0)
+            self._update([pending], 1.0)
 
     @property
     def deferred_gradients(self) -> tuple[Tensor, ...]:
-        """Gradients [B, width] waiting for `apply_updates`, e.g. to look for infinities."""
+        """Gradients, flat, waiting for `apply_updates`, e.g. to look for infinities."""
         return tuple(pending.gradient for pending in self._pending)
 
     def apply_updates(self, gradient_scale: float = 1.0) -> None:
         """Take one optimizer step with the sum of all deferred gradients, each multiplied by `gradient_scale`."""
         pending, self._pending = self._pending, []
         if pending:
-            self._update(merge(pending), gradient_scale)
+            self._update(pending, gradient_scale)
 
     def drop_updates(self) -> None:
         """Forget the deferred gradients."""
@@ -144,13 +170,13 @@ class EmbeddingCollection(nn.Module):
 
     def weight(self, table: str) -> Tensor:
         """The rows [rows, dim] of a table: a view, not a copy."""
-        joint = self._home(table)
-        return joint.weights[joint.spans[table]]
+        store = self._home(table)
+        return store.weights[store.spans[table]]
 
     def state(self, table: str) -> dict[str, Tensor]:
         """The optimizer state of a table by name: views [rows, dim] or, row-wise, [rows]."""
-        joint = self._home(table)
-        return {name: state[joint.spans[table]] for name, state in joint.states.items()}
+        store = self._home(table)
+        return {name: state[store.spans[table]] for name, state in store.states.items()}
 
     def table_optimizer(self, table: str) -> Optimizer:
         """The optimizer that updates a table."""
@@ -159,12 +185,12 @@ class EmbeddingCollection(nn.Module):
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Use `optimizer` for every table that has none of its own; all optimizer state and `steps` start afresh."""
         self.optimizer, self.steps = optimizer, 0
-        for joint in self._joint:
-            joint.set_optimizer(joint.own_optimizer or optimizer)
+        for store in self.stores:
+            store.set_optimizer(store.own_optimizer or optimizer)
 
     def bytes(self) -> int:
         """Bytes of all weights and optimizer states."""
-        return sum(joint.nbytes() for joint in self._joint)
+        return sum(store.nbytes() for store in self.stores)
 
     def embedding_dump(self, path: str | os.PathLike[str], table_names: Sequence[str] | None = None) -> None:
         """Write tables to `path` (any URI); see `lanner.embedding.persistence`."""
@@ -179,49 +205,50 @@ class EmbeddingCollection(nn.Module):
     def extra_repr(self) -> str:
         return f"{len(self.tables)} tables, {len(self.features)} features, width={self.width}, {self.optimizer}"
 
-    def _update(self, pending: Pending, gradient_scale: float) -> None:
+    def _update(self, pending: Sequence[Pending], gradient_scale: float) -> None:
+        """One step with the sum of all pending gradients."""
         self.steps += 1
-        bags, gradient = pending.bags, pending.gradient
-        for joint, layout in self._layouts[bags.names]:
-            step = joint.step(self.steps, self.learning_rate_scale, gradient_scale)
-            states = tuple(joint.states.values())
+        for index, (store, layout, bags) in enumerate(pending[0].parts):
+            gradient, winners = pending[0].gradient, pending[0].winners
+            if len(pending) > 1:
+                sums = [sum_by_row(one.parts[index], one.gradient, one.winners, self.backend) for one in pending]
+                gradient, layout, bags = as_one(sums)
+                winners = None
             update(
-                joint.weights, states, gradient.view(-1), layout, bags.values, bags.offsets, bags.weights,
-                bags.batch_size, None if pending.winners is None else pending.winners.view(-1), step,
-                backend=self.backend,
+                store.weights, tuple(store.states.values()), gradient, layout, bags.values, bags.offsets,
+                bags.weights, bags.batch_size, winners,
+                store.numbers(self.steps, self.learning_rate_scale, gradient_scale), backend=self.backend,
             )  # fmt: skip
+            if store.keyed or self.track_changes:
+                store.changed_rows(_rows_in(layout, bags), self.steps)
 
-    def _home(self, table: str) -> JointTable:
-        for joint in self._joint:
-            if table in joint.spans:
-                return joint
-        raise KeyError(f"no table {table!r}; there are {', '.join(self._configs)}")
+    def _home(self, table: str) -> Store:
+        if table not in self._homes:
+            raise KeyError(f"no table {table!r}; there are {', '.join(self._configs)}")
+        return self._homes[table]
 
-    def _make_layouts(self, names: tuple[str, ...]) -> list[tuple[JointTable, np.ndarray]]:
-        """How the features lie in bags with features `names`, for each joint table."""
+    def _layouts_for(self, bags: Bags) -> list[tuple[Store, np.ndarray]]:
+        """How the features lie in `bags` and in the output, for each store."""
+        if bags.names in self._layouts:
+            return self._layouts[bags.names]
         for feature in self.features:
-            if feature.name not in names:
-                raise DataError(f"bags: feature {feature.name!r} is missing; they hold {', '.join(names) or 'none'}")
-        lines: dict[int, list[tuple[int, ...]]] = {index: [] for index in range(len(self._joint))}
-        column = 0
-        for feature, dim in zip(self.features, self._dims, strict=True):
-            joint = self._home(feature.table)
-            span = joint.spans[feature.table]
-            place = (
-                names.index(feature.name),
-                span.start,
-                span.stop - span.start,
-                POOLINGS[feature.pooling],
-                column,
-                self.width,
-            )
-            lines[self._joint.index(joint)].append(place)
-            column += dim
-        self._layouts[names] = [
-            (joint, np.array(sorted(lines[index], key=lambda line: line[1]), np.int64))
-            for index, joint in enumerate(self._joint)
+            if feature.name not in bags.names:
+                raise DataError(
+                    f"bags: feature {feature.name!r} is missing; they hold {', '.join(bags.names) or 'none'}"
+                )
+        lines: dict[int, list[tuple[int, ...]]] = {id(store): [] for store in self.stores}
+        for feature, place in zip(self.features, self.arrangement.places(bags), strict=True):
+            store = self._home(feature.table)
+            span = store.spans[feature.table]
+            line = (bags.names.index(feature.name), span.start, span.stop - span.start, POOLINGS[feature.pooling])
+            lines[id(store)].append((*line, *place))
+        layouts = [
+            (store, np.array(sorted(lines[id(store)], key=lambda line: line[1]), np.int64).reshape(-1, FIELDS))
+            for store in self.stores
         ]
-        return self._layouts[names]
+        if self.arrangement.fixed:
+            self._layouts[bags.names] = layouts
+        return layouts
 
     def _stray(self, bags: Bags) -> None:
         """Some ids lie outside their tables: raise, or count them."""
@@ -238,12 +265,42 @@ class EmbeddingCollection(nn.Module):
         """Nothing; see `_save_to_state_dict`."""
 
 
+def _stores(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool) -> list[Store]:
+    static = [table for table in tables if table.rows != "dynamic"]
+    dynamic = [table for table in tables if table.rows == "dynamic"]
+    if dynamic:
+        raise ConfigError(f"table {dynamic[0].name!r}: dynamic tables are not available")
+    return [*allocate(static, optimizer, seed, track)]
+
+
+def _span(bags: Bags, feature: int, batch: int) -> slice:
+    """Where the ids of the feature at place `feature` of the bags lie."""
+    begin, end = feature * batch, (feature + 1) * batch
+    return slice(begin, end) if bags.offsets is None else slice(int(bags.offsets[begin]), int(bags.offsets[end]))
+
+
+def _rows_in(layout: np.ndarray, bags: Bags) -> np.ndarray:
+    """Rows of the store that the bags name through the layout, with repetitions."""
+    values, batch = bags.values.numpy(), bags.batch_size
+    named = [values[_span(bags, int(line[FEATURE]), batch)] + line[FIRST_ROW] for line in layout]
+    return np.concatenate(named) if named else np.empty(0, np.int64)
+
+
+def _in_range(part: Part) -> Bags:
+    """The part's bags with row 0 instead of rows outside their table."""
+    bags, values = part.bags, part.bags.values.clone()
+    for line in part.layout:
+        ids = values[_span(bags, int(line[FEATURE]), bags.batch_size)]
+        ids[(ids < 0) | (ids >= int(line[ROWS]))] = 0
+    return Bags(bags.names, values, bags.offsets, bags.weights)
+
+
 def _check(
     given: Sequence[TableConfig], features: Sequence[FeatureConfig], backend: object, out_of_range: object
 ) -> None:
     tables.check(given, features)
     for what, value, known in (
-        ("backend", backend, ("auto", "cpu", "reference")),
+        ("backend", backend, ("auto", "cpu", "reference", "gpu")),
         ("out_of_range", out_of_range, ("error", "unknown")),
     ):
         if value not in known:

@@ -10,7 +10,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from lanner.data.batch import Bags
-from lanner.embedding.pending import Pending
+from lanner.embedding.gradients import Pending
 from lanner.errors import LannerError
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ class FusedLookup(Function):
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, collection: EmbeddingCollection, bags: Bags) -> Tensor:
-        """[B, width]"""
-        out, winners = collection.forward_for_backward(bags)
-        ctx.collection, ctx.names, ctx.winners, ctx.used = collection, bags.names, winners, False
+        """The flat output."""
+        out, ctx.parts, ctx.winners = collection.look_up(bags, training=True)
+        ctx.collection, ctx.used = collection, False
         ctx.save_for_backward(bags.values, bags.offsets, bags.weights)  # backward refuses them if changed in place
         return out
 
@@ -35,10 +35,10 @@ class FusedLookup(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
         """Update the rows; autograd gets no gradient from here."""
-        values, offsets, weights = ctx.saved_tensors
+        _ = ctx.saved_tensors
         if ctx.used:
             raise LannerError("embedding: backward ran twice over one forward, whose rows are updated already")
         ctx.used = True
         gradient = gradient.to(torch.float32).contiguous()
-        ctx.collection.take_gradient(Pending(Bags(ctx.names, values, offsets, weights), gradient, ctx.winners))
+        ctx.collection.take_gradient(Pending(ctx.parts, gradient, ctx.winners))
         return None, None, None

@@ -1,9 +1,9 @@
-"""`JointTable`: all tables of one width and optimizer, in one allocation, with their optimizer state."""
+"""`JointTable`: static tables of one width, format and optimizer, in one allocation, with their optimizer state."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,31 +13,50 @@ from torch import Tensor
 from lanner.embedding import initializers
 from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.steps import step_of
+from lanner.embedding.store import Rows
 from lanner.embedding.tables import TableConfig
 from lanner.errors import ConfigError
 from lanner.kernels import memory
 from lanner.kernels.update import Step
 
+FORMATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_BLOCK = 1 << 22  # bytes of rows handed out at once
+_CARRIERS = {torch.float32: "float32", torch.float16: "int16", torch.bfloat16: "int16"}
+
 
 class JointTable:
-    """Tables lying one after another in one float32 array [rows, dim]; `spans` says where each one lies."""
+    """Tables lying one after another in one array [rows, dim]; a `Store` whose ids are row numbers."""
 
-    def __init__(self, tables: Sequence[TableConfig], optimizer: Optimizer, seed: int) -> None:
-        self.dim, self.own_optimizer = tables[0].dim, tables[0].optimizer
+    keyed = False
+
+    def __init__(self, tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool = False) -> None:
+        """Raises ConfigError where there is no memory for it. With `track`, steps of last change are kept by row."""
+        self.dim, self.own_optimizer, self.step = tables[0].dim, tables[0].optimizer, 1
         self.spans: dict[str, slice] = {}
         rows = 0
         for table in tables:
-            self.spans[table.name] = slice(rows, rows + table.rows)
-            rows += table.rows
-        self._adopt(_zeros((rows, self.dim)))
+            self.spans[table.name] = slice(rows, rows + table.static_rows)
+            rows += table.static_rows
+        self._adopt(_zeros((rows, self.dim), _CARRIERS[FORMATS[tables[0].dtype]]), FORMATS[tables[0].dtype])
+        self._changed = _zeros((rows,), "int32") if track else None
         for table in tables:
-            block = self._array[self.spans[table.name]]
-            initializers.fill(block, table.initializer, table.name, table.rows, seed)
+            self._fill(table, seed)
         self.set_optimizer(self.own_optimizer or optimizer)
 
-    def _adopt(self, array: np.ndarray) -> None:
+    def _adopt(self, array: np.ndarray, dtype: torch.dtype) -> None:
         self._array = array
-        self.weights: Tensor = torch.from_numpy(array)
+        self.weights: Tensor = torch.from_numpy(array).view(dtype)
+
+    def _fill(self, table: TableConfig, seed: int) -> None:
+        """First values, computed in float32."""
+        weights = self.weights[self.spans[table.name]]
+        if weights.dtype is torch.float32:
+            initializers.fill(weights.numpy(), table.initializer, table.name, len(weights), seed)
+            return
+        for begin, end in _slices(len(weights), self.dim):
+            block = np.empty((end - begin, self.dim), np.float32)
+            initializers.fill(block, table.initializer, table.name, len(weights), seed, begin)
+            weights[begin:end] = torch.from_numpy(block)
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Use `optimizer` from now on, with fresh state."""
@@ -49,30 +68,79 @@ class JointTable:
                 values.fill(state.initial)
             self.states[name] = torch.from_numpy(values)
 
-    def step(self, count: int, learning_rate_scale: float, gradient_scale: float) -> Step:
+    def numbers(self, count: int, learning_rate_scale: float, gradient_scale: float) -> Step:
         """The numbers of step number `count` (from 1) for the kernels."""
         return step_of(self.optimizer, count, learning_rate_scale, gradient_scale)
+
+    def rows_of(self, table: str, keys: np.ndarray, training: bool) -> np.ndarray:
+        """The keys: they are row numbers."""
+        return keys
+
+    def changed_rows(self, rows: np.ndarray, count: int) -> None:
+        """Note that step number `count` changed `rows`."""
+        if self._changed is not None:
+            self._changed[rows] = count
+
+    @property
+    def tracks_changes(self) -> bool:
+        """Whether `blocks` can tell what changed since a step."""
+        return self._changed is not None
 
     def nbytes(self) -> int:
         """Bytes of weights and state."""
         return sum(tensor.numel() * tensor.element_size() for tensor in (self.weights, *self.states.values()))
 
+    def blocks(self, table: str, since: int | None = None) -> Iterator[Rows]:
+        """All rows of a table in order, or those that changed after step `since` (needs `track`)."""
+        span = self.spans[table]
+        for begin, end in _slices(span.stop - span.start, self.dim):
+            keys = np.arange(begin, end)
+            if since is not None:
+                if self._changed is None:
+                    raise ConfigError(f"table {table!r}: changes are not tracked; make it with track_changes=True")
+                keys = begin + np.flatnonzero(self._changed[span.start + begin : span.start + end] > since)
+            at = (
+                torch.from_numpy(keys + span.start)
+                if since is not None
+                else slice(span.start + begin, span.start + end)
+            )
+            states = {name: state[at].numpy() for name, state in self.states.items()}
+            yield Rows(keys, self.weights[at].float().numpy(), states)
+
+    def place(self, table: str, rows: Rows) -> None:
+        """Overwrite rows by number."""
+        at = torch.from_numpy(rows.keys + self.spans[table].start)
+        self.weights[at] = torch.from_numpy(rows.weights).to(self.weights.dtype)
+        for name, values in rows.states.items():
+            self.states[name][at] = torch.from_numpy(values)
+
+    def deleted_since(self, table: str, step: int) -> np.ndarray:
+        """None: rows of a static table stay."""
+        return np.empty(0, np.int64)
+
     def __getstate__(self) -> dict[str, Any]:
         kept = {key: value for key, value in self.__dict__.items() if key not in ("weights", "states", "_array")}
-        return {**kept, "arrays": (self._array, {name: state.numpy() for name, state in self.states.items()})}
+        arrays = self._array, self.weights.dtype, {name: state.numpy() for name, state in self.states.items()}
+        return {**kept, "arrays": arrays}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
-        weights, states = values.pop("arrays")
+        weights, dtype, states = values.pop("arrays")
         self.__dict__.update(values)
-        self._adopt(_on_huge_pages(weights))
+        self._adopt(_on_huge_pages(weights), dtype)
         self.states = {name: torch.from_numpy(_on_huge_pages(state)) for name, state in states.items()}
 
 
-def _zeros(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
+def _slices(rows: int, dim: int) -> Iterator[tuple[int, int]]:
+    step = max(_BLOCK // (4 * dim), 1)
+    for begin in range(0, rows, step):
+        yield begin, min(begin + step, rows)
+
+
+def _zeros(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     try:
         return memory.zeros(shape, dtype)
     except (OSError, MemoryError, OverflowError, ValueError) as error:
-        size = f"{math.prod(shape) * 4:,} bytes ({' x '.join(map(str, shape))} {dtype})"
+        size = f"{math.prod(shape) * np.dtype(dtype).itemsize:,} bytes ({' x '.join(map(str, shape))} {dtype})"
         raise ConfigError(f"embedding tables and their optimizer state need {size} at once: out of memory") from error
 
 
@@ -82,9 +150,9 @@ def _on_huge_pages(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def allocate(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int) -> list[JointTable]:
-    """Joint tables for `tables`: one for each width and own optimizer."""
-    together: dict[tuple[int, Optimizer | None], list[TableConfig]] = {}
+def allocate(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool = False) -> list[JointTable]:
+    """Joint tables for static `tables`: one for each width, format and own optimizer."""
+    together: dict[tuple[int, str, Optimizer | None], list[TableConfig]] = {}
     for table in tables:
-        together.setdefault((table.dim, table.optimizer), []).append(table)
-    return [JointTable(group, optimizer, seed) for group in together.values()]
+        together.setdefault((table.dim, table.dtype, table.optimizer), []).append(table)
+    return [JointTable(group, optimizer, seed, track) for group in together.values()]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from lanner.embedding.dynamic.config import DynamicConfig
 from lanner.embedding.initializers import Initializer
 from lanner.embedding.optimizers import Optimizer
 from lanner.errors import ConfigError
@@ -15,34 +16,53 @@ from lanner.schema import Schema
 
 @dataclass(frozen=True)
 class TableConfig:
-    """A table of `rows` vectors of `dim` float32.
+    """A table of `rows` vectors of `dim` numbers, or a dynamic one that gets a row for every new key.
 
-    `initializer` defaults to uniform in ±sqrt(1 / rows); `optimizer` to the collection's.
+    `initializer` defaults to uniform in ±sqrt(1 / rows) (dynamic: see `DynamicTable`); `optimizer` to the
+    collection's. `dtype` is the format of the weights while training: fp16 and bf16 are rounded stochastically,
+    optimizer state stays float32. `dynamic` says how a dynamic table grows and shrinks.
     """
 
     name: str
-    rows: int
+    rows: int | Literal["dynamic"]
     dim: int
     initializer: Initializer | None = None
     optimizer: Optimizer | None = None
+    dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
+    dynamic: DynamicConfig | None = None
 
     def __post_init__(self) -> None:
-        for what, value in (("rows", self.rows), ("dim", self.dim)):
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"table {self.name!r}: {what} is {value!r}, expected a whole number of at least 1")
+        if self.rows == "dynamic":
+            object.__setattr__(self, "dynamic", self.dynamic or DynamicConfig())
+        elif self.dynamic is not None:
+            raise ConfigError(f"table {self.name!r}: `dynamic` is given, but rows is {self.rows!r}, not 'dynamic'")
+        elif not isinstance(self.rows, int) or self.rows < 1:
+            raise ConfigError(
+                f"table {self.name!r}: rows is {self.rows!r}, expected a whole number of at least 1, or 'dynamic'"
+            )
+        if not isinstance(self.dim, int) or self.dim < 1:
+            raise ConfigError(f"table {self.name!r}: dim is {self.dim!r}, expected a whole number of at least 1")
+        if self.dtype not in ("fp32", "fp16", "bf16"):
+            raise ConfigError(f"table {self.name!r}: dtype is {self.dtype!r}, expected fp32, fp16 or bf16")
+
+    @property
+    def static_rows(self) -> int:
+        """The number of rows of a static table."""
+        assert isinstance(self.rows, int)
+        return self.rows
 
 
 @dataclass(frozen=True)
 class FeatureConfig:
-    """A sparse feature: its ids address `table`; the rows of a bag are pooled."""
+    """A sparse feature: its ids address `table`; the rows of a bag are pooled, or given one by one ("none")."""
 
     name: str
     table: str
-    pooling: Literal["sum", "mean", "max"] = "sum"
+    pooling: Literal["sum", "mean", "max", "none"] = "sum"
 
     def __post_init__(self) -> None:
-        if self.pooling not in ("sum", "mean", "max"):
-            raise ConfigError(f"feature {self.name!r}: pooling is {self.pooling!r}, expected sum, mean or max")
+        if self.pooling not in ("sum", "mean", "max", "none"):
+            raise ConfigError(f"feature {self.name!r}: pooling is {self.pooling!r}, expected sum, mean, max or none")
 
 
 def check(tables: Sequence[TableConfig], features: Sequence[FeatureConfig]) -> None:
@@ -64,16 +84,11 @@ def from_schema(
 ) -> tuple[list[TableConfig], list[FeatureConfig]]:
     """Tables of width `dim`, and features, as a fitted schema lists them.
 
-    Raises ConfigError for a table whose rows are not known and for a feature without pooling.
+    Raises ConfigError for a table whose rows are not known.
     """
     tables = []
     for table in schema.tables:
-        if not isinstance(table.rows, int):
-            raise ConfigError(f"table {table.name!r}: the schema gives rows = {table.rows!r}; run prep to fit it")
+        if table.rows is None:
+            raise ConfigError(f"table {table.name!r}: the schema does not give its rows; run prep to fit it")
         tables.append(TableConfig(table.name, table.rows, dim, initializer))
-    features = []
-    for feature in schema.sparse:
-        if feature.pooling == "none":
-            raise ConfigError(f"feature {feature.name!r}: pooling 'none' (a sequence) cannot be looked up as a bag")
-        features.append(FeatureConfig(feature.name, feature.table_name, feature.pooling))
-    return tables, features
+    return tables, [FeatureConfig(feature.name, feature.table_name, feature.pooling) for feature in schema.sparse]

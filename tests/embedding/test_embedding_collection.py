@@ -132,7 +132,8 @@ def test_configurations_that_cannot_be():
         ("feature 'f' is given 2 times", [table], [feature, feature], {}),
         ("no table 'u'", [table], [feature, FeatureConfig("g", "u")], {}),
         ("no feature uses it", [table, TableConfig("u", 3, 2)], [feature], {}),
-        ("backend is 'gpu'", [table], [feature], {"backend": "gpu"}),
+        ("backend is 'tpu'", [table], [feature], {"backend": "tpu"}),
+        ("output is 'row'", [table], [feature], {"output": "row"}),
         ("out_of_range is 'zero'", [table], [feature], {"out_of_range": "zero"}),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -227,19 +228,15 @@ def test_from_schema():
     assert (collection.weight("t") == 1.0).all() and collection.optimizer == Adam(0.1)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"rows": None}, "table 'a': the schema gives rows = None"), ({"rows": "dynamic"}, "dynamic")],
-)
-def test_an_unfitted_schema_is_an_error(change, message):
-    schema = Schema.parse({"sparse": [{"name": "a"}], "tables": [{"name": "a", **change}]})
-    with pytest.raises(ConfigError, match=message):
+def test_an_unfitted_schema_is_an_error():
+    schema = Schema.parse({"sparse": [{"name": "a"}], "tables": [{"name": "a", "rows": None}]})
+    with pytest.raises(ConfigError, match="table 'a': the schema does not give its rows"):
         EmbeddingCollection.from_schema(schema, 4)
 
 
-def test_a_sequence_feature_is_an_error():
+def test_a_sequence_feature_needs_an_output_of_its_own():
     schema = Schema.parse({"sparse": [{"name": "a", "pooling": "none"}], "tables": [{"name": "a", "rows": 4}]})
-    with pytest.raises(ConfigError, match="feature 'a': pooling 'none'"):
+    with pytest.raises(ConfigError, match="feature 'a': with pooling 'none' the output must be 'each'"):
         EmbeddingCollection.from_schema(schema, 4)
 
 

@@ -1,0 +1,69 @@
+"""What a collection asks of whatever holds rows in local memory, and rows on their way in or out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from lanner.embedding.optimizers import Optimizer
+from lanner.kernels.update import Step
+
+
+class Rows(NamedTuple):
+    """Some rows of a table by key."""
+
+    keys: np.ndarray  # int64 [n]
+    weights: np.ndarray  # float32 [n, dim]
+    states: dict[str, np.ndarray]  # [n, dim] or [n], by the name of the state
+
+
+class Store(Protocol):
+    """Rows of one or more tables, one after another in `weights`; `spans` says which are whose."""
+
+    dim: int
+    optimizer: Optimizer
+    own_optimizer: Optimizer | None
+    weights: Tensor
+    """[capacity, dim] of the format the rows are trained in."""
+    states: dict[str, Tensor]
+    """[capacity, dim] or [capacity] by name."""
+    spans: dict[str, slice]
+    keyed: bool
+    """Whether ids are keys, which `rows_of` turns into row numbers; otherwise they are row numbers themselves."""
+    step: int
+    """Number of the step that the next training lookup belongs to; the collection sets it."""
+
+    def rows_of(self, table: str, keys: np.ndarray, training: bool) -> np.ndarray:
+        """Row numbers, int64 [n] from the start of the table's span, of int64 keys. Only of a keyed store."""
+        ...
+
+    def numbers(self, count: int, learning_rate_scale: float, gradient_scale: float) -> Step:
+        """The numbers of step number `count` (from 1) for the kernels."""
+        ...
+
+    def changed_rows(self, rows: np.ndarray, count: int) -> None:
+        """Called after step number `count` with the numbers of the rows it changed, repeated ones included."""
+        ...
+
+    def set_optimizer(self, optimizer: Optimizer) -> None:
+        """Use `optimizer` from now on, with fresh state."""
+        ...
+
+    def nbytes(self) -> int:
+        """Bytes of everything held."""
+        ...
+
+    def blocks(self, table: str, since: int | None = None) -> Iterator[Rows]:
+        """All rows of a table, or those changed after step `since`, some megabytes at a time."""
+        ...
+
+    def place(self, table: str, rows: Rows) -> None:
+        """Put rows in under their keys; states that `rows` does not hold stay as they are."""
+        ...
+
+    def deleted_since(self, table: str, step: int) -> np.ndarray:
+        """Keys, int64, taken out after step `step`."""
+        ...
