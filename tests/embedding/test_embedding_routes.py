@@ -123,3 +123,15 @@ def test_ids_out_of_range_are_found_before_anything_is_sent() -> None:
     routes = router.route(bags, True, seen.append)
     assert len(seen) == 1
     assert sorted(routes.ids[: int(routes.sizes[0].sum())].tolist()) == sorted([1, 2, 2, 6])  # a: 4 // 3; b, c, d
+
+
+def test_keys_of_dynamic_tables_travel_whole_with_their_number_of_occurrences() -> None:
+    tables = [TableConfig("wild", "dynamic", 4), TableConfig("a", 11, 4)]
+    plan = Plan(2, {"wild": Placement("row", (0, 1)), "a": Placement("table", (1,))})
+    extremes = [-(2**63), 2**63 - 1, -1, 0, 5, 7, 8]
+    keys = torch.tensor([*extremes, *extremes[:3]])
+    bags = Bags.from_lengths(("wild", "a"), torch.cat([keys, torch.tensor([9])]), torch.tensor([10, 1]))
+    routes = Router(tables, [FeatureConfig("wild", "wild"), FeatureConfig("a", "a")], plan, 0).route(bags, True, refuse)
+    assert routes.sizes[:, 0].min() > 0
+    sent = {(key, times) for key, times in routes.ids.tolist()}
+    assert sent == {*((key, 2) for key in extremes[:3]), *((key, 1) for key in extremes[3:]), (9, 1)}

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lanner.errors import LannerError
+from lanner.kernels.memory import empty_tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +42,7 @@ class Wire:
         `data` has the pieces for rank 0, 1, ... one after another, of sent[0], sent[1], ... elements (rows, where
         it has two dimensions); `received` gives the sizes of the pieces that arrive. Sizes may be 0.
         """
-        out = torch.empty((sum(received), *data.shape[1:]), dtype=data.dtype, device=self._device)
+        out = self._empty((sum(received), *data.shape[1:]), data.dtype)
         self._call(dist.all_to_all_single, out, data.to(self._device).contiguous(), list(received), list(sent))
         return out.to(data.device)
 
@@ -58,6 +59,11 @@ class Wire:
         words = np.zeros((self.world_size, _MESSAGE // 8), np.int64)
         words.view(np.uint8)[:, : len(text)] = np.frombuffer(text, np.uint8)
         return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in self.swap(words)]
+
+    def _empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        if dtype is torch.float32 and self._device.type == "cpu":
+            return empty_tensor(shape)  # fresh memory costs as much as the exchange
+        return torch.empty(shape, dtype=dtype, device=self._device)
 
     def _call(self, collective: Any, *arguments: Any) -> None:
         try:

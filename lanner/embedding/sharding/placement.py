@@ -120,7 +120,7 @@ class Plan:
         blocks = len(placement.groups)
         if blocks and table.dim % blocks:
             raise ConfigError(f"plan: table {table.name!r}: dim {table.dim} does not divide into {blocks} equal blocks")
-        if placement.kind == "data" and _is_dynamic(table):
+        if placement.kind == "data" and table.rows == "dynamic":
             raise ConfigError(f"plan: table {table.name!r} is dynamic, which kind 'data' does not allow; use 'row'")
 
     def to_yaml(self) -> str:
@@ -170,12 +170,8 @@ def _is_rank(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_dynamic(table: TableConfig) -> bool:
-    return isinstance(table.rows, str)
-
-
 def _is_small(table: TableConfig) -> bool:
-    return not _is_dynamic(table) and table.rows * table.dim * 4 <= SMALL
+    return isinstance(table.rows, int) and table.rows * table.dim * 4 <= SMALL
 
 
 def _check_nodes(nodes: tuple[Any, ...]) -> None:

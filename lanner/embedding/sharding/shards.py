@@ -41,7 +41,7 @@ class Shard:
     @property
     def rows(self) -> int:
         """Rows of the share of a static table; may be 0."""
-        return -(-(self.table.rows - self.share) // self.shares)
+        return -(-(self.table.static_rows - self.share) // self.shares)
 
     @property
     def config(self) -> TableConfig:
@@ -60,7 +60,7 @@ class Shard:
 
 def is_dynamic(table: TableConfig) -> bool:
     """Whether the table takes any key, instead of row numbers."""
-    return isinstance(table.rows, str)
+    return table.rows == "dynamic"
 
 
 def shares_of(table: TableConfig, keys: Array, shares: int) -> tuple[Array, Array]:

@@ -1,0 +1,94 @@
+"""`Crossing`: how the ids of a batch, their rows and their gradients go between the ranks of a plan.
+
+Ids go ahead, in a background thread and over a process group of their own, while an earlier batch computes; what
+they need to find their way does not depend on the rows. Rows and gradients follow on the caller's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch.distributed as dist
+from torch import Tensor
+
+from lanner.data.batch import Bags
+from lanner.embedding.sharding.arrivals import Arrivals
+from lanner.embedding.sharding.exchange import Wire
+from lanner.embedding.sharding.placement import Plan
+from lanner.embedding.sharding.routes import Router, Routes
+from lanner.embedding.sharding.shards import Array
+from lanner.embedding.tables import FeatureConfig, TableConfig
+from lanner.errors import LannerError
+from lanner.kernels.memory import empty_tensor
+
+_KIND = {"evaluating": 0, "training": 1, "in error": 2}
+
+
+@dataclass(frozen=True)
+class Trip:
+    """A batch whose ids have arrived: where this rank's went, and what came here."""
+
+    routes: Routes
+    arrivals: Arrivals
+
+
+class Crossing:
+    """One rank's end. Every rank must call the same methods in the same order, with its own batches."""
+
+    def __init__(
+        self,
+        tables: Sequence[TableConfig],
+        features: Sequence[FeatureConfig],
+        plan: Plan,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        self._id_wire, self._row_wire = Wire(group), Wire(group)
+        self.rank, self.world_size = self._row_wire.rank, self._row_wire.world_size
+        self._router, self._tables = Router(tables, features, plan, self.rank), len(tables)
+        self.channels = self._router.channels
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="lanner-ids")
+
+    def prepare(self, bags: Bags, training: bool, stray: Callable[[Bags], None]) -> Future[Trip]:
+        """Send the ids of checked bags on their way, in the background; see `Router.route`.
+
+        Where it fails on one rank, the results of all ranks raise.
+        """
+        return self._ahead.submit(self._send_ids, bags, training, stray)
+
+    def _send_ids(self, bags: Bags, training: bool, stray: Callable[[Bags], None]) -> Trip:
+        try:
+            routes = self._router.route(bags, training, stray)
+        except Exception as error:  # whatever it is: the other ranks wait for this one's sizes
+            self._agree("in error", np.zeros((self.world_size, self._tables), np.int64), str(error) or repr(error))
+            raise
+        sizes = self._agree("training" if training else "evaluating", routes.sizes, "")
+        ids = self._id_wire.exchange(routes.ids, routes.sizes.sum(1).tolist(), sizes.sum(1).tolist())
+        return Trip(routes, Arrivals(ids, sizes, tuple(channel.held[self.rank] for channel in self.channels)))
+
+    def _agree(self, state: str, sizes: Array, problem: str) -> Array:
+        """The sizes of what comes from each rank [ranks, tables], once all ranks are in the same state."""
+        own = np.full((self.world_size, 1), _KIND[state])
+        states, arriving = np.split(self._id_wire.swap(np.concatenate([own, sizes], axis=1)), [1], axis=1)
+        if _KIND["in error"] in states:
+            told = self._id_wire.messages(problem)
+            if state != "in error":
+                raise LannerError("; ".join(f"rank {rank}: {text}" for rank, text in enumerate(told) if text))
+        elif (states != _KIND[state]).any():
+            rank = int(np.argmax(states != _KIND[state]))
+            raise LannerError(f"embedding: rank {rank} is not {state}, as rank {self.rank} is; all ranks must agree")
+        return arriving
+
+    def fetch(self, trip: Trip, channel: int, rows: Tensor) -> Tensor:
+        """Answer all ranks with `rows`, those of the arrived ids, and get the channel's buffer [rows, width]."""
+        asked = self.channels[channel].rows(trip.routes.sizes)
+        return self._row_wire.exchange(rows, trip.arrivals.rows(channel), asked)
+
+    def deliver(self, trip: Trip, channel: int, sums: Tensor) -> Tensor:
+        """Send what belongs to the rows of the buffer to their ranks; get the same for the ids that arrived here."""
+        sent = self.channels[channel].rows(trip.routes.sizes)
+        if self.channels[channel].replicated:
+            sums = empty_tensor((self.world_size, *sums.shape)).copy_(sums).flatten(0, 1)
+        return self._row_wire.exchange(sums, sent, trip.arrivals.rows(channel))

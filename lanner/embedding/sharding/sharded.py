@@ -1,0 +1,133 @@
+"""`ShardedTables`: looking up and updating tables whose parts lie on several ranks.
+
+One batch, on every rank:
+
+1. the distinct ids of the batch go to the ranks that hold their rows (`Crossing.prepare`);
+2. those ranks look the rows up and send them, and the bags are pooled from what arrives;
+3. the gradient is summed by distinct id, and the sums go the way the ids went;
+4. each rank takes one step on its own rows with the sums of all ranks.
+
+A table that every rank holds takes part in 1 and 3 alone: all ranks take the same step on their copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from lanner.data.batch import Bags
+from lanner.embedding.gradients import Backend, Part, Pending
+from lanner.embedding.sharding.crossing import Crossing, Trip
+from lanner.embedding.sharding.shards import Array
+from lanner.embedding.store import Store
+from lanner.embedding.tables import FeatureConfig, TableConfig
+from lanner.kernels.layout import POOLINGS
+from lanner.kernels.lookup import lookup
+from lanner.kernels.memory import empty_tensor
+from lanner.kernels.update import Rule, Step, update
+
+_ADD_UP = Step(Rule.SGD, rate=-1.0)  # descending "uphill" from zeros gives the sum of the gradients
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One batch in the tables, between forward and backward.
+
+    layouts   for each channel, how its buffer's rows go to the output
+    rows      what arrived, as rows of this rank's tables: a "feature" for each run, of one sample
+    """
+
+    trip: Trip
+    layouts: tuple[Array, ...]
+    rows: Bags
+
+
+class ShardedTables:
+    """This rank's `stores`, and the way to those of the others."""
+
+    def __init__(
+        self,
+        crossing: Crossing,
+        stores: Sequence[Store],
+        tables: Sequence[TableConfig],
+        features: Sequence[FeatureConfig],
+        backend: Backend,
+    ) -> None:
+        self.crossing, self._stores, self._backend = crossing, tuple(stores), backend
+        self._names = [table.name for table in tables]
+        self._poolings = {feature.name: POOLINGS[feature.pooling] for feature in features}
+        self._spans = [
+            {number: store.spans[name] for number, name in enumerate(self._names) if name in store.spans}
+            for store in stores
+        ]
+
+    def visit(self, trip: Trip, places: Mapping[str, tuple[int, int]], training: bool) -> Visit:
+        """Begin a batch: `places` gives OUT and STRIDE of each feature; in training, dynamic tables take in keys."""
+        lines: list[list[tuple[int, ...]]] = [[] for _ in self.crossing.channels]
+        for number, line in enumerate(trip.routes.lines):
+            out, stride = places[line.feature]
+            pooling, rows = self._poolings[line.feature], max(trip.routes.rows[line.channel], 1)
+            lines[line.channel].append((number, 0, rows, pooling, out + line.column, stride))
+        layouts = tuple(np.array(each, np.int64) for each in lines)
+        return Visit(trip, layouts, self._find_rows(trip, training))
+
+    def _find_rows(self, trip: Trip, training: bool) -> Bags:
+        arrived = trip.arrivals
+        rows = arrived.ids if arrived.ids.dim() == 1 else arrived.ids[:, 0].contiguous()
+        ends = arrived.offsets.tolist()
+        for store, spans in zip(self._stores, self._spans, strict=True):
+            for table in spans if store.keyed else ():
+                places = np.concatenate([np.arange(ends[run], ends[run + 1]) for run in arrived.runs(table)])
+                keys, times = arrived.ids.numpy()[places].T
+                occurrences = np.repeat(keys, times) if training else keys
+                found = store.rows_of(self._names[table], occurrences, training)
+                rows.numpy()[places] = found[np.cumsum(times) - 1] if training else found
+        return Bags(tuple(map(str, range(len(ends) - 1))), rows, arrived.offsets)
+
+    def lookup(self, visit: Visit, out: Tensor, winners: Tensor | None) -> None:
+        """Fill the flat `out` (and `winners`) as `lanner.kernels.lookup` does."""
+        bags = visit.trip.routes.bags
+        for channel, layout in enumerate(visit.layouts):
+            lookup(
+                self._buffer(visit, channel), layout, bags.values, bags.offsets, bags.weights, bags.batch_size,
+                out, winners, backend=self._backend,
+            )  # fmt: skip
+
+    def _buffer(self, visit: Visit, channel: int) -> Tensor:
+        """The rows [n, width] that this rank's batch needs."""
+        of, arrived = self.crossing.channels[channel], visit.trip.arrivals
+        counts = arrived.rows(channel)
+        sources = [self.crossing.rank] if of.replicated else range(len(counts))
+        rows = empty_tensor((sum(counts[source] for source in sources), of.width))
+        for part in self._parts(visit, channel, sources):
+            lookup(
+                part.store.weights, part.layout, part.bags.values, part.bags.offsets, None, 1,
+                rows.view(-1), backend=self._backend,
+            )  # fmt: skip
+        return rows if of.replicated else self.crossing.fetch(visit.trip, channel, rows)
+
+    def _parts(self, visit: Visit, channel: int, sources: Sequence[int]) -> tuple[Part, ...]:
+        """Look-ups, row by row, of what the ranks `sources` asked of this one."""
+        width, parts = self.crossing.channels[channel].width, []
+        for store, spans in zip(self._stores, self._spans, strict=True):
+            layout = visit.trip.arrivals.lines(channel, spans, width, sources)
+            if len(layout):
+                parts.append(Part(store, layout, visit.rows))
+        return tuple(parts)
+
+    def gradients(self, visit: Visit, gradient: Tensor, winners: Tensor | None) -> list[Pending]:
+        """What all ranks' backward passes mean to this rank's rows; `gradient` is that of `lookup`'s flat output."""
+        bags, pending = visit.trip.routes.bags, []
+        for channel, layout in enumerate(visit.layouts):
+            sums = empty_tensor((visit.trip.routes.rows[channel], self.crossing.channels[channel].width)).zero_()
+            update(
+                sums, (), gradient, layout, bags.values, bags.offsets, bags.weights, bags.batch_size,
+                winners, _ADD_UP, backend=self._backend,
+            )  # fmt: skip
+            received = self.crossing.deliver(visit.trip, channel, sums)
+            parts = self._parts(visit, channel, range(self.crossing.world_size))
+            pending.append(Pending(parts, received.view(-1), None))
+        return pending
