@@ -47,16 +47,40 @@ class Constant:
     value: float = 0.0
 
 
-Initializer = Uniform | Normal | Constant
+@dataclass(frozen=True)
+class Cut:
+    """The values that a part of a table has in the whole: its key k is key k * step + first of the whole.
+
+    The part has the columns from `column` on, as many as it is wide, of the whole's `dim`.
+    """
+
+    whole: Uniform | Normal | Constant
+    first: int
+    step: int
+    column: int
+    dim: int
+
+
+Initializer = Uniform | Normal | Constant | Cut
+_CUT_ROWS = 1 << 14  # rows of the whole that are made at once
+
+
+def default(rows: int | None) -> Uniform:
+    """The initializer of a table that has none, by its number of rows; None: a dynamic one."""
+    bound = 0.01 if rows is None else math.sqrt(1 / rows)
+    return Uniform(-bound, bound)
 
 
 def fill(block: np.ndarray, initializer: Initializer | None, table: str, rows: int, seed: int, first: int = 0) -> None:
     """Fill `block` [n, dim], the rows `first`.. of the table called `table` with `rows` rows in all."""
-    if initializer is None:
-        bound = math.sqrt(1 / rows)
-        initializer = Uniform(-bound, bound)
+    initializer = initializer or default(rows)
     if isinstance(initializer, Constant):
         block[:] = initializer.value
+        return
+    if isinstance(initializer, Cut):
+        for begin in range(0, len(block), _CUT_ROWS):
+            part = block[begin : begin + _CUT_ROWS]
+            fill_keys(part, initializer, table, seed, first + begin + np.arange(len(part)))
         return
     stream, start = _stream(table, seed), first * block.shape[1]
     if isinstance(initializer, Uniform):
@@ -70,8 +94,12 @@ def fill_keys(block: np.ndarray, initializer: Initializer | None, table: str, se
 
     The default is uniform in ±0.01: a dynamic table has no number of rows to go by.
     """
-    initializer = initializer or Uniform(-0.01, 0.01)
-    if isinstance(initializer, Constant):
+    initializer = initializer or default(None)
+    if isinstance(initializer, Cut):
+        whole = np.empty((len(keys), initializer.dim), np.float32)
+        fill_keys(whole, initializer.whole, table, seed, keys * initializer.step + initializer.first)
+        block[:] = whole[:, initializer.column : initializer.column + block.shape[1]]
+    elif isinstance(initializer, Constant):
         block[:] = initializer.value
     elif isinstance(initializer, Uniform):
         random.uniform_rows(block, keys, initializer.low, initializer.high, _stream(table, seed))

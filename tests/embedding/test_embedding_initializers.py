@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lanner.embedding import Constant, EmbeddingCollection, FeatureConfig, Normal, TableConfig, Uniform
-from lanner.embedding.initializers import fill, fill_keys
+from lanner.embedding.initializers import Cut, fill, fill_keys
 from lanner.errors import ConfigError
 
 
@@ -57,6 +57,13 @@ def test_rows_by_key_are_those_of_a_static_table(initializer):
     rows = np.zeros((50, 8), np.float32)
     fill_keys(rows, initializer, "t", 0, keys)
     assert np.array_equal(rows, filled(initializer)[keys])
+
+
+@pytest.mark.parametrize("whole", [Uniform(-2, 1), Normal(0, 1), Constant(3.0)])
+def test_a_part_of_a_table_has_its_values(whole):
+    part = np.zeros((6667, 3), np.float32)
+    fill(part, Cut(whole, first=1, step=3, column=4, dim=8), "t", len(part), 0)
+    assert np.array_equal(part, filled(whole)[1::3, 4:7])
 
 
 def test_rows_by_key_are_small_by_default():

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from lanner.embedding import initializers
+from lanner.embedding.dynamic.config import DynamicConfig
+from lanner.embedding.initializers import Cut
 from lanner.embedding.sharding.placement import Placement, Plan
 from lanner.embedding.tables import TableConfig
 
@@ -45,9 +48,31 @@ class Shard:
 
     @property
     def config(self) -> TableConfig:
-        """The table that this rank allocates, under the same name; of a share without rows, one unused row."""
-        rows = self.table.rows if is_dynamic(self.table) else max(self.rows, 1)
-        return replace(self.table, rows=rows, dim=self.dim)
+        """The table that this rank allocates, under the same name; of a share without rows, one unused row.
+
+        Limits of a dynamic table are those of the whole: each part has its share of them.
+        """
+        if self.is_whole():
+            return self.table
+        if self.table.dynamic is not None:
+            return replace(
+                self.table, dim=self.dim, initializer=self._cut(None), dynamic=self._limited(self.table.dynamic)
+            )
+        return replace(self.table, rows=max(self.rows, 1), dim=self.dim, initializer=self._cut(self.table.static_rows))
+
+    def _cut(self, rows: int | None) -> Cut:
+        whole = self.table.initializer or initializers.default(rows)
+        assert not isinstance(whole, Cut), "shards are not cut again"
+        first, step = (0, 1) if rows is None else (self.share, self.shares)
+        return Cut(whole, first, step, self.columns.start, self.table.dim)
+
+    def _limited(self, whole: DynamicConfig) -> DynamicConfig:
+        return replace(
+            whole,
+            max_waiting=max(whole.max_waiting // self.shares, 2),
+            max_rows=None if whole.max_rows is None else -(-whole.max_rows // self.shares),
+            max_bytes=None if whole.max_bytes is None else whole.max_bytes // (self.shares * self.blocks),
+        )
 
     def keys(self, local: Array) -> Array:
         """The table's keys of local rows (static) or local keys (dynamic)."""
