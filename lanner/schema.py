@@ -119,7 +119,18 @@ class IdentityEncoder(_Part):
     missing: int | None = None
 
 
-Encoding = Annotated[VocabEncoder | HashEncoder | IdentityEncoder, Field(discriminator="kind")]
+class KeyEncoder(_Part):
+    """Ids are 64-bit hashes, that is any int64, for a dynamic table; no vocabulary is kept.
+
+    The hash maps the 64-bit keys one to one, so that only texts (first hashed to 64 bits) could ever share an id. 0 is
+    the missing value.
+    """
+
+    kind: Literal["key"] = "key"
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+
+Encoding = Annotated[VocabEncoder | HashEncoder | IdentityEncoder | KeyEncoder, Field(discriminator="kind")]
 
 
 class Sparse(Column):

@@ -35,6 +35,7 @@ def prep(
     max_size: Annotated[int | None, Option(help="Keep only the most frequent values of each table.")] = None,
     unknown_buckets: Annotated[int | None, Option(help="Ids that unknown values are hashed to.")] = None,
     hash_size: Annotated[int | None, Option(help="Hash into this many ids, without vocabularies.")] = None,
+    keys: Annotated[bool, Option("--keys", help="64-bit hashes for dynamic tables, without vocabularies.")] = False,
     transform: Annotated[str | None, Option(help="Transform of every number [default: log1p_clip0].")] = None,
     using: Annotated[str | None, Option(help="Encode with the schema and vocabularies of this dataset.")] = None,
     dense_type: Annotated[Literal["float32", "float16"], Option(help="Type of the stored numbers.")] = "float32",
@@ -72,7 +73,7 @@ def prep(
     choices: dict[str, Any] = {
         "split": split, "valid": share(split, valid), "test": share(split, test), "seed": seed, "fit": fit,
         "min_count": min_count, "max_size": max_size, "unknown_buckets": unknown_buckets, "hash_size": hash_size,
-        "transform": transform, "dense_type": dense_type,
+        "keys": keys, "transform": transform, "dense_type": dense_type,
     }  # fmt: skip
     try:
         summary = prepare(

@@ -142,11 +142,11 @@ def random_batch(schema: Schema, count: int, rng: np.random.Generator) -> tuple[
     lengths: list[np.ndarray] = []
     for feature in schema.sparse:
         rows = schema.table(feature.table_name).rows
-        assert isinstance(rows, int)  # the model could not have been built otherwise
+        last = rows if isinstance(rows, int) else 2**63 - 1  # a dynamic table takes any key
         most = min(feature.max_hotness or 3, 3)
         sizes = rng.integers(0, most + 1, count) if feature.hotness is None else np.full(count, feature.hotness)
         lengths.append(sizes)
-        values.append(rng.integers(0, rows, sizes.sum()))
+        values.append(rng.integers(0, last, sizes.sum()))
     names = tuple(feature.name for feature in schema.sparse)
     ids = torch.from_numpy(_joined(values))
     if all(feature.one_hot for feature in schema.sparse):

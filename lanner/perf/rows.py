@@ -14,7 +14,7 @@ from lanner.errors import DataError
 from lanner.perf import generate
 from lanner.perf.generate import PADDING, Tensor, Tensors
 from lanner.prep.vocabulary import UNKNOWN, Vocabulary
-from lanner.schema import MISSING_ID, HashEncoder, Schema, Sparse, VocabEncoder
+from lanner.schema import MISSING_ID, HashEncoder, KeyEncoder, Schema, Sparse, VocabEncoder
 
 UNKNOWN_VALUES: dict[str, object] = {"hex": "fffffffe", "int": 2**63 - 2, "string": UNKNOWN}
 """Logged values that stand for ids of unknown values."""
@@ -48,7 +48,7 @@ class DatasetRows:
         tensors = generate.raw(self._schema, rows, self._rng, 0.0)
         vocabularies: dict[str, Vocabulary] = {}
         for feature, (ids, lengths) in zip(self._schema.sparse, bags, strict=True):
-            if isinstance(feature.encoder, HashEncoder):
+            if isinstance(feature.encoder, HashEncoder | KeyEncoder):
                 continue
             table = feature.table_name
             if isinstance(feature.encoder, VocabEncoder) and table not in vocabularies:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from lanner import storage
 from lanner.errors import DataError, IdRangeError, SchemaError
-from lanner.kernels.hashing import bucket
+from lanner.kernels.hashing import bucket, scatter
 from lanner.prep.chunk import Keys, RawChunk
 from lanner.prep.keys import Values
 from lanner.prep.request import dense_block, sparse_keys
 from lanner.prep.transforms import Transforms
 from lanner.prep.vocabulary import Vocabulary
-from lanner.schema import MISSING_ID, HashEncoder, IdentityEncoder, Schema, Sparse, VocabEncoder
+from lanner.schema import MISSING_ID, HashEncoder, IdentityEncoder, KeyEncoder, Schema, Sparse, VocabEncoder
 
 
 @dataclass(slots=True)
@@ -51,9 +52,14 @@ class Encoded:
     group: np.ndarray | None = None
 
 
-def table_rows(feature: Sparse, vocabulary: Vocabulary | None = None) -> int:
+Count = int | Literal["dynamic"]
+
+
+def table_rows(feature: Sparse, vocabulary: Vocabulary | None = None) -> Count:
     """Rows of the table that the ids of `feature` address; a `vocab` encoder needs its fitted vocabulary."""
     encoder = feature.encoder
+    if isinstance(encoder, KeyEncoder):
+        return "dynamic"
     if isinstance(encoder, HashEncoder):
         return encoder.size + 1
     if isinstance(encoder, IdentityEncoder):
@@ -67,8 +73,10 @@ def table_rows(feature: Sparse, vocabulary: Vocabulary | None = None) -> int:
     return vocabulary.rows
 
 
-def id_dtype(rows: int) -> np.dtype:
-    """The smallest unsigned type that holds ids 0..rows-1; int64 beyond 32 bits."""
+def id_dtype(rows: Count) -> np.dtype:
+    """The smallest unsigned type that holds ids 0..rows-1; int64 beyond 32 bits and for any keys."""
+    if rows == "dynamic":
+        return np.dtype(np.int64)
     for kind in (np.uint8, np.uint16, np.uint32):
         if rows - 1 <= np.iinfo(kind).max:
             return np.dtype(kind)
@@ -129,7 +137,7 @@ class Encoder:
                 raise DataError(f"column {name!r} has {length} rows, column {next(iter(lengths))!r} has {rows}")
         return rows
 
-    def _checked_rows(self, feature: Sparse) -> int:
+    def _checked_rows(self, feature: Sparse) -> Count:
         """Rows of the feature's table, where schema, encoder and vocabulary agree on it."""
         vocabulary, table = self.vocabularies.get(feature.table_name), self.schema.table(feature.table_name)
         where, encoder = f"table {table.name!r}", feature.encoder
@@ -140,8 +148,9 @@ class Encoder:
                 seen = vocabulary.unknown_buckets
                 raise SchemaError(f"{where}: vocabulary with {seen} unknown buckets, not {encoder.unknown_buckets}")
         rows = table_rows(feature, vocabulary)
-        if isinstance(table.rows, int) and table.rows < rows:
-            raise SchemaError(f"{where}: the schema says {table.rows} rows, its encoder gives {rows} ids")
+        if isinstance(table.rows, int) and (rows == "dynamic" or table.rows < rows):
+            ids = "any 64-bit key" if rows == "dynamic" else f"{rows} ids"
+            raise SchemaError(f"{where}: the schema says {table.rows} rows, its encoder gives {ids}")
         return table.rows if isinstance(table.rows, int) else rows
 
     def _ids(self, at: int, keys: Keys) -> IdColumn:
@@ -153,6 +162,10 @@ class Encoder:
             self.vocabularies[feature.table_name].encode(keys.keys, keys.missing, flat)
         elif isinstance(encoder, HashEncoder):
             flat[:] = 1 + bucket(keys.keys, encoder.seed, encoder.size)
+            if keys.missing is not None:
+                flat[keys.missing] = MISSING_ID
+        elif isinstance(encoder, KeyEncoder):
+            flat[:] = scatter(keys.keys, encoder.seed).view(np.int64)
             if keys.missing is not None:
                 flat[keys.missing] = MISSING_ID
         else:

@@ -33,6 +33,7 @@ def prepare(
     max_size: int | None = None,
     unknown_buckets: int | None = None,
     hash_size: int | None = None,
+    keys: bool = False,
     transform: Transform | None = None,
     using: Location | None = None,
     dense_type: DenseType = "float32",
@@ -57,6 +58,7 @@ def prepare(
         rows: stop after that many rows.
         min_count, max_size, unknown_buckets: of every vocabulary (the schema's own where None; 15 for Criteo).
         hash_size: hash every vocabulary feature into that many ids instead.
+        keys: give every vocabulary feature 64-bit hashes for ids instead, for dynamic tables.
         transform: of every number (`log1p_clip0` for Criteo).
         using: an older dataset, whose schema and vocabularies are used as they are: nothing is fitted, and without
             a `split` all rows go to test.
@@ -85,7 +87,7 @@ def prepare(
         source,
         schema,
         split=SplitPlan("none", into="test") if whole else SplitPlan(split, valid, test, seed),
-        choices=Choices(min_count, max_size, unknown_buckets, hash_size, transform),
+        choices=Choices(min_count, max_size, unknown_buckets, hash_size, keys, transform),
         memory=memory,
         reading=reading,
         fit=fit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,11 +24,11 @@ class FileSummary:
 class FeatureSummary:
     """Missing values and, for categorical features, values without an id of their own, by split.
 
-    `table_rows` is the size of the embedding table, None for a number.
+    `table_rows` is the size of the embedding table, "dynamic" where it grows with its keys, None for a number.
     """
 
     name: str
-    table_rows: int | None = None
+    table_rows: int | Literal["dynamic"] | None = None
     missing: dict[str, int] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
 
@@ -56,9 +56,9 @@ class FeatureCounts:
         return self._features
 
 
-def _rows(schema: Schema, table: str) -> int:
+def _rows(schema: Schema, table: str) -> int | Literal["dynamic"]:
     rows = schema.table(table).rows
-    assert isinstance(rows, int)
+    assert rows is not None
     return rows
 
 

@@ -24,17 +24,19 @@ class Encodes(Protocol):
 
 
 class Inputs:
-    """Reads requests for one model: `rows` gives the number of rows of each table."""
+    """Reads requests for one model: `rows` gives the number of rows of each table, "dynamic" where any key is legal."""
 
-    def __init__(self, schema: Schema, rows: Mapping[str, int], encoder: Encodes | None) -> None:
+    def __init__(self, schema: Schema, rows: Mapping[str, int | str], encoder: Encodes | None) -> None:
         self.schema = schema
         self.encoded = {declared.name: declared for declared in encoded_inputs(schema)}
         self.raw = {declared.name: declared for declared in raw_inputs(schema)} if encoder else {}
         self._encoder = encoder
         self._one_hot = [feature for feature in schema.sparse if feature.one_hot]
         self._bags = [feature for feature in schema.sparse if not feature.one_hot]
-        self._rows = rows
-        self._limits = np.array([rows[feature.table_name] for feature in self._one_hot], dtype=np.uint64)
+        self._last = {
+            name: np.uint64(2**64 - 1 if count == "dynamic" else int(count) - 1) for name, count in rows.items()
+        }
+        self._lasts = np.array([self._last[feature.table_name] for feature in self._one_hot], dtype=np.uint64)
         self.required = [f.source for f in schema.sparse if _required(f.encoder)]
 
     def is_raw(self, request: Request) -> bool:
@@ -100,12 +102,12 @@ class Inputs:
 
     def check(self, rows: Rows) -> Rows:
         """Refuse ids outside their tables and bags of a wrong size."""
-        wrong = rows.ids.view(np.uint64) >= self._limits
+        wrong = rows.ids.view(np.uint64) > self._lasts
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
             raise self._out_of_range(self._one_hot[column], int(rows.ids[row, column]), int(row))
         for feature, (values, lengths) in zip(self._bags, rows.bags, strict=True):
-            outside = np.flatnonzero(values.view(np.uint64) >= np.uint64(self._rows[feature.table_name]))
+            outside = np.flatnonzero(values.view(np.uint64) > self._last[feature.table_name])
             if outside.size:
                 row = int(np.searchsorted(np.cumsum(lengths), outside[0], side="right"))
                 raise self._out_of_range(feature, int(values[outside[0]]), row)
@@ -120,7 +122,7 @@ class Inputs:
     def _out_of_range(self, feature: Any, value: int, row: int) -> RequestError:
         table = feature.table_name
         return RequestError(
-            f"table {table!r}, feature {feature.name!r}: id {value} in row {row} is outside 0..{self._rows[table] - 1}"
+            f"table {table!r}, feature {feature.name!r}: id {value} in row {row} is outside 0..{self._last[table]}"
         )
 
 

@@ -35,10 +35,11 @@ class ServedModel:
             raise DataError(f"{directory}: schema.yaml does not belong to this version (its fingerprint differs)")
         self.encoder = Encoder.load(directory) if _complete(self.schema) else None
         self.embedding = load_tables(storage.join(directory, persistence.FOLDER), self.schema)
-        self.rows = {table.name: table.rows for table in self.embedding.tables}
+        rows: dict[str, int | str] = {table.name: table.rows for table in self.embedding.tables}
         self.graph = DenseGraph(storage.join(directory, GRAPH))
         self.outputs = self.graph.outputs
-        self.inputs = Inputs(self.schema, self.rows, self.encoder)
+        self.inputs = Inputs(self.schema, rows, self.encoder)
+        self._ids = {name: 2**63 - 1 if count == "dynamic" else int(count) for name, count in rows.items()}
 
     def predict(self, rows: Rows) -> np.ndarray:
         """Scores float32 [rows, L] of encoded rows."""
@@ -56,13 +57,13 @@ class ServedModel:
     def sample(self, count: int, rng: np.random.Generator) -> Rows:
         """Random valid rows."""
         dense = rng.random((count, len(self.schema.dense)), dtype=np.float32)
-        one_hot = [self.rows[f.table_name] for f in self.schema.sparse if f.one_hot]
+        one_hot = [self._ids[f.table_name] for f in self.schema.sparse if f.one_hot]
         ids = rng.integers(0, one_hot, (count, len(one_hot))) if one_hot else np.empty((count, 0), dtype=np.int64)
-        bags = []
+        bags: list[tuple[np.ndarray, np.ndarray]] = []
         for feature in self.schema.sparse:
             if not feature.one_hot:
                 lengths = np.full(count, feature.hotness or min(feature.max_hotness or 2, 2))
-                bags.append((rng.integers(0, self.rows[feature.table_name], lengths.sum()), lengths))
+                bags.append((rng.integers(0, self._ids[feature.table_name], lengths.sum()), lengths))
         return Rows(count, dense, ids, bags)
 
     def run(self, requests: Sequence[Rows]) -> tuple[list[np.ndarray], Timing]:

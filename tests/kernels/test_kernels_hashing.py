@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lanner.errors import ConfigError
-from lanner.kernels.hashing import bucket, mix64, parse, reference, xxh64
+from lanner.kernels.hashing import bucket, mix64, parse, reference, scatter, xxh64
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -22,6 +22,8 @@ def test_mix_and_bucket_equal_the_reference(keys: list[int], seed: int, size: in
     array = np.array(keys, np.int64)
     assert mix64(array).tolist() == [reference.mix64(key) for key in keys]
     assert bucket(array, seed, size).tolist() == [reference.bucket(key, seed, size) for key in keys]
+    assert (scatter(array, seed) % np.uint64(size)).tolist() == bucket(array, seed, size).tolist()
+    assert len(np.unique(scatter(array, seed))) == len(np.unique(array))
 
 
 def test_uint32_keys_hash_like_their_int64_values() -> None:

@@ -21,6 +21,18 @@ def mix64(keys: np.ndarray) -> np.ndarray:
     return out
 
 
+def scatter(keys: np.ndarray, seed: int) -> np.ndarray:
+    """64-bit hashes of 64-bit keys, one to one for each seed: keys [n] (int64 or uint32) → uint64 [n].
+
+    hash = mix64(key + 0x9E3779B97F4A7C15 * (seed + 1)), so that bucket = hash modulo size. Raises ConfigError when
+    seed < 0.
+    """
+    if seed < 0:
+        raise ConfigError(f"hash: seed {seed}, expected at least 0")
+    offset = np.uint64(0x9E3779B97F4A7C15 * (seed + 1) % 2**64)
+    return mix64((keys.astype(np.int64).view(np.uint64) + offset).view(np.int64))
+
+
 def bucket(keys: np.ndarray, seed: int, size: int) -> np.ndarray:
     """Buckets of 64-bit keys: keys [n] (int64 or uint32) → int64 [n] in 0..size-1.
 
