@@ -100,6 +100,12 @@ def _addresses_count() -> bool:
     return strict or resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
+def touched(size: int) -> int:
+    """Bytes of memory that the first `size` bytes of a `Growing` array take once they are written to."""
+    page = HUGE_PAGE if size > HUGE_PAGE else mmap.PAGESIZE
+    return -(-size // page) * page
+
+
 def physical() -> int:
     """Bytes of physical memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

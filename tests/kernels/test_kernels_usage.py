@@ -23,6 +23,8 @@ def test_kernels_equal_the_reference(rows: int, seed: int, step: int, wanted: in
         assert np.array_equal(found, usage.coldest(table, rows, step, wanted, by, backend="reference"))
     found = usage.unused(table, rows // 3, rows, step)
     assert np.array_equal(found, usage.unused(table, rows // 3, rows, step, backend="reference"))
+    found = usage.free(table, rows // 3, rows, wanted)
+    assert np.array_equal(found, usage.free(table, rows // 3, rows, wanted, backend="reference"))
     rng = np.random.default_rng(seed)
     entries, times = rng.integers(-1, rows, 2 * rows), rng.integers(1, 9, 2 * rows)
     for given_times in (None, times):

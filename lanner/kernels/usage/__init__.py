@@ -14,7 +14,7 @@ from lanner.kernels import parallel
 from lanner.kernels.usage import cpu, reference
 from lanner.kernels.usage.columns import COUNT, MOST, USED
 
-__all__ = ["COUNT", "MOST", "USED", "coldest", "stamp", "unused"]
+__all__ = ["COUNT", "MOST", "USED", "coldest", "free", "stamp", "unused"]
 
 Array = np.ndarray[Any, Any]
 Backend = Literal["reference", "cpu"]
@@ -82,3 +82,11 @@ def unused(usage: Array, first: int, last: int, since: int, backend: Backend = "
         return reference.unused(usage, first, last, since)
     rows = np.empty(max(last - first, 0), np.int64)
     return rows[: cpu.unused(usage.reshape(-1), first, last, np.int64(since), rows)]
+
+
+def free(usage: Array, first: int, last: int, wanted: int, backend: Backend = "cpu") -> Array:
+    """The first `wanted` rows of first .. last-1 that hold nothing, or all where there are fewer; int64, rising."""
+    if backend == "reference":
+        return reference.free(usage, first, last, wanted)
+    rows = np.empty(wanted, np.int64)
+    return rows[: cpu.free(usage.reshape(-1), first, last, rows)]

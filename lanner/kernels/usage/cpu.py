@@ -64,3 +64,15 @@ def unused(usage: np.ndarray, first: int, last: int, since: np.int64, rows: np.n
             rows[count] = row
             count += 1
     return count
+
+
+@nb.njit(nogil=True, cache=True)
+def free(usage: np.ndarray, first: int, last: int, rows: np.ndarray) -> int:
+    """Fill `rows` with the first rows of first .. last-1 that hold nothing; returns how many there were."""
+    count, row = 0, first
+    while count < rows.shape[0] and row < last:
+        if get(usage, 2 * row + 1) == 0:
+            rows[count] = row
+            count += 1
+        row += 1
+    return count

@@ -29,3 +29,8 @@ def unused(usage: np.ndarray, first: int, last: int, since: int) -> np.ndarray:
     """See `lanner.kernels.usage.unused`."""
     part = usage[first:last]
     return first + np.flatnonzero((part[:, COUNT] > 0) & (part[:, USED] < since))
+
+
+def free(usage: np.ndarray, first: int, last: int, wanted: int) -> np.ndarray:
+    """See `lanner.kernels.usage.free`."""
+    return first + np.flatnonzero(usage[first:last, COUNT] == 0)[:wanted]
