@@ -140,13 +140,13 @@ def _home(keys: tl.tensor, mask: tl.tensor) -> tl.tensor:
     return tl.where(keys == _FREE, mask + 1, x & mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count", "mask"])
 def _search(
     slots: tl.tensor,
     keys: tl.tensor,
     rows: tl.tensor,
-    count: tl.tensor,
-    mask: tl.tensor,
+    count: tl.int64,
+    mask: tl.int64,
     erase: tl.constexpr,
     size: tl.constexpr,
 ) -> None:
@@ -166,14 +166,14 @@ def _search(
         tl.store(slots + 2 * at + 1, tl.zeros([size], tl.int64), mask=held & (value > 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count", "mask"])
 def _put(
     slots: tl.tensor,
     keys: tl.tensor,
     rows: tl.tensor,
     added: tl.tensor,
-    count: tl.tensor,
-    mask: tl.tensor,
+    count: tl.int64,
+    mask: tl.int64,
     size: tl.constexpr,
 ) -> None:
     """Set the rows of distinct keys; counts in `added` those that had none."""

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lanner.kernels.formats.gpu import load_rows
 from lanner.kernels.gpu import (
     MAX,
     MEAN,
@@ -40,10 +41,11 @@ def lookup(
     batch: int,
     out: Tensor,
     winners: Tensor | None,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """See `lanner.kernels.lookup.lookup`; whether an id was out of range is bool [1] on the device: nothing waits."""
     strays = torch.zeros(1, dtype=torch.int32, device=weights.device)
-    bags = weights, values, offsets, factors, out, winners, strays
+    bags = weights, scales, values, offsets, factors, out, winners, strays
     single = layout[:, POOLING] == NONE if offsets is not None else np.ones(len(layout), np.bool_)
     dim, lanes = weights.shape[1], lanes_for(weights.shape[1])
     aligned = not (dim % 4 or (layout[:, OUT:] % 4).any())
@@ -62,9 +64,10 @@ def lookup(
     return strays != 0
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["lines", "batch"])
 def _copied(
     weights: tl.tensor,
+    scales: tl.tensor,
     values: tl.tensor,
     offsets: tl.tensor,
     factors: tl.tensor,
@@ -72,8 +75,8 @@ def _copied(
     winners: tl.tensor,
     strays: tl.tensor,
     layout: tl.tensor,
-    lines: tl.tensor,
-    batch: tl.tensor,
+    lines: tl.int64,
+    batch: tl.int64,
     dim: tl.constexpr,
     lanes: tl.constexpr,
     size: tl.constexpr,
@@ -84,7 +87,7 @@ def _copied(
     line, begin, place, end, _ = ids_share(layout, offsets, lines, batch, room, size)
     _, first_row, rows, _, start, stride = fields_of(layout, line)
     places = place + tl.arange(0, size)
-    vectors, outside = _rows(weights, values, factors, places, places < end, first_row, rows, dim, lanes)
+    vectors, outside = _rows(weights, scales, values, factors, places, places < end, first_row, rows, dim, lanes)
     targets, mask = _targets(start, stride, places - begin, places < end, dim, lanes, aligned)
     tl.store(out + targets, vectors, mask=mask)
     if winners is not None:
@@ -92,9 +95,10 @@ def _copied(
     _report(strays, outside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["batch"])
 def _pooled(
     weights: tl.tensor,
+    scales: tl.tensor,
     values: tl.tensor,
     offsets: tl.tensor,
     factors: tl.tensor,
@@ -102,7 +106,7 @@ def _pooled(
     winners: tl.tensor,
     strays: tl.tensor,
     layout: tl.tensor,
-    batch: tl.tensor,
+    batch: tl.int64,
     dim: tl.constexpr,
     lanes: tl.constexpr,
     size: tl.constexpr,
@@ -120,7 +124,7 @@ def _pooled(
         won = tl.full([size, lanes], -1, tl.int32)
         for turn in range(tl.max(lengths)):
             held = turn < lengths
-            vectors, outside = _rows(weights, values, factors, begins + turn, held, first_row, rows, dim, lanes)
+            vectors, outside = _rows(weights, scales, values, factors, begins + turn, held, first_row, rows, dim, lanes)
             better = held[:, None] & ((turn == 0) | (vectors > pooled))
             pooled, won = tl.where(better, vectors, pooled), tl.where(better, turn, won).to(tl.int32)
             strayed |= outside
@@ -129,7 +133,7 @@ def _pooled(
     else:
         for turn in range(tl.max(lengths)):
             held = turn < lengths
-            vectors, outside = _rows(weights, values, factors, begins + turn, held, first_row, rows, dim, lanes)
+            vectors, outside = _rows(weights, scales, values, factors, begins + turn, held, first_row, rows, dim, lanes)
             pooled += vectors
             strayed |= outside
         if pooling == MEAN:
@@ -141,6 +145,7 @@ def _pooled(
 @triton.jit
 def _rows(
     weights: tl.tensor,
+    scales: tl.tensor,
     values: tl.tensor,
     factors: tl.tensor,
     places: tl.tensor,
@@ -152,9 +157,7 @@ def _rows(
 ) -> tl.tensor:
     """The rows of the ids at `places`, 0 where not held, times their factors; and which ids are out of range."""
     chosen, outside = known_rows(values, places, held, first_row, rows)
-    columns = tl.arange(0, lanes)
-    mask = held[:, None] & (columns < dim)[None, :]
-    vectors = tl.load(weights + chosen[:, None] * dim + columns[None, :], mask=mask, other=0.0).to(tl.float32)
+    vectors = load_rows(weights, scales, chosen, held, dim, lanes)
     if factors is not None:
         vectors *= tl.load(factors + places, mask=held, other=0.0)[:, None]
     return vectors, outside

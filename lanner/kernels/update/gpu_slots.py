@@ -65,7 +65,7 @@ def slots_of(
     return Slots(rows, order, sources, scales, places)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["lines", "batch", "halvings"])
 def _fill(
     values: tl.tensor,
     offsets: tl.tensor,
@@ -75,9 +75,9 @@ def _fill(
     sources: tl.tensor,
     scales: tl.tensor,
     places: tl.tensor,
-    lines: tl.tensor,
-    batch: tl.tensor,
-    halvings: tl.tensor,
+    lines: tl.int64,
+    batch: tl.int64,
+    halvings: tl.int64,
     room: tl.constexpr,
     size: tl.constexpr,
 ) -> None:
