@@ -22,7 +22,7 @@ class Expiry:
     def __init__(self, config: DynamicConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._steps, self._seconds, self._clock = config.ttl_steps, config.ttl_seconds, clock
         self._marks: deque[tuple[float, int]] = deque()
-        self._past = 0  # the last step that began longer than the time to live ago
+        self._past = 0  # the first step known to have begun no longer than the time to live ago
 
     @property
     def wanted(self) -> bool:
@@ -39,5 +39,5 @@ class Expiry:
         if not self._marks or now - self._marks[-1][0] >= seconds / _MARKS:
             self._marks.append((now, step))
         while self._marks and now - self._marks[0][0] > seconds:
-            self._past = self._marks.popleft()[1]
+            self._past = self._marks.popleft()[1] + 1
         return self._past

@@ -222,9 +222,10 @@ class DynamicTable:
         rows = self._free_rows(len(keys))
         self._index.insert(keys, rows)
         self.arrays.claim(rows, keys, self.step, np.minimum(counts, usage.MOST))
-        values = np.empty((len(keys), self.dim), np.float32)
-        initializers.fill_keys(values, self.table.initializer, self.name, self.seed, keys)
-        self.arrays.set_rows(rows, values)
+        for part in transfer.slices(len(rows), self.dim):
+            values = np.empty((len(keys[part]), self.dim), np.float32)
+            initializers.fill_keys(values, self.table.initializer, self.name, self.seed, keys[part])
+            self.arrays.set_rows(rows[part], values)
         self.arrays.reset_states(rows)
         self.counters.inserted += len(keys)
         return rows

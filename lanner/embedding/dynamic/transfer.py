@@ -16,7 +16,14 @@ from lanner.kernels.usage import COUNT, MOST, USED
 META = {"meta.used": USED, "meta.count": COUNT}
 """What is kept beside the optimizer's state: the step of the last use, and the number of uses."""
 
-_BLOCK = 1 << 22  # bytes of weights handed out at once
+_BLOCK = 1 << 22  # bytes of weights worked on at once
+
+
+def slices(rows: int, dim: int) -> Iterator[slice]:
+    """Cuts `rows` rows of `dim` float32 into blocks of some megabytes."""
+    step = max(_BLOCK // (4 * dim), 1)
+    for begin in range(0, rows, step):
+        yield slice(begin, begin + step)
 
 
 def weights(arrays: RowArrays, rows: np.ndarray) -> np.ndarray:
@@ -27,10 +34,9 @@ def weights(arrays: RowArrays, rows: np.ndarray) -> np.ndarray:
 
 def blocks(arrays: RowArrays, lock: threading.RLock, rows: np.ndarray, keys: np.ndarray) -> Iterator[Rows]:
     """Those of `rows` that still have their `keys` when their turn comes."""
-    step = max(_BLOCK // (4 * arrays.weights.shape[1]), 1)
-    for begin in range(0, len(rows), step):
+    for part in slices(len(rows), arrays.weights.shape[1]):
         with lock:
-            block = _block(arrays, rows[begin : begin + step], keys[begin : begin + step])
+            block = _block(arrays, rows[part], keys[part])
         if len(block.keys):
             yield block
 
