@@ -1,6 +1,7 @@
 """Embedding tables: looked up together, updated in backward by a fused optimizer, stored in files."""
 
 from lanner.embedding.collection import EmbeddingCollection
+from lanner.embedding.dynamic import DynamicConfig
 from lanner.embedding.initializers import Constant, Initializer, Normal, Uniform
 from lanner.embedding.optimizers import SGD, Adagrad, Adam, Optimizer, RowWiseAdagrad
 from lanner.embedding.tables import FeatureConfig, TableConfig
@@ -10,6 +11,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "Constant",
+    "DynamicConfig",
     "EmbeddingCollection",
     "FeatureConfig",
     "Initializer",

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from lanner.data.batch import Bags
 from lanner.embedding import checks, persistence, tables
 from lanner.embedding.arrangement import Arrangement, Output, Vectors
+from lanner.embedding.dynamic.table import DynamicTable
 from lanner.embedding.fused import FusedLookup
 from lanner.embedding.gradients import Backend, Part, Pending, as_one, sum_by_row
 from lanner.embedding.initializers import Initializer
@@ -268,9 +269,8 @@ class EmbeddingCollection(nn.Module):
 def _stores(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool) -> list[Store]:
     static = [table for table in tables if table.rows != "dynamic"]
     dynamic = [table for table in tables if table.rows == "dynamic"]
-    if dynamic:
-        raise ConfigError(f"table {dynamic[0].name!r}: dynamic tables are not available")
-    return [*allocate(static, optimizer, seed, track)]
+    stores: list[Store] = [*allocate(static, optimizer, seed, track)]
+    return stores + [DynamicTable(table, optimizer, seed) for table in dynamic]
 
 
 def _span(bags: Bags, feature: int, batch: int) -> slice:

@@ -72,7 +72,7 @@ class JointTable:
         """The numbers of step number `count` (from 1) for the kernels."""
         return step_of(self.optimizer, count, learning_rate_scale, gradient_scale)
 
-    def rows_of(self, table: str, keys: np.ndarray, training: bool) -> np.ndarray:
+    def rows_of(self, table: str, keys: np.ndarray, training: bool, times: np.ndarray | None = None) -> np.ndarray:
         """The keys: they are row numbers."""
         return keys
 

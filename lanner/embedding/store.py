@@ -21,23 +21,36 @@ class Rows(NamedTuple):
 
 
 class Store(Protocol):
-    """Rows of one or more tables, one after another in `weights`; `spans` says which are whose."""
+    """Rows of one or more tables, one after another in `weights`."""
 
     dim: int
     optimizer: Optimizer
     own_optimizer: Optimizer | None
-    weights: Tensor
-    """[capacity, dim] of the format the rows are trained in."""
-    states: dict[str, Tensor]
-    """[capacity, dim] or [capacity] by name."""
-    spans: dict[str, slice]
     keyed: bool
     """Whether ids are keys, which `rows_of` turns into row numbers; otherwise they are row numbers themselves."""
     step: int
     """Number of the step that the next training lookup belongs to; the collection sets it."""
 
-    def rows_of(self, table: str, keys: np.ndarray, training: bool) -> np.ndarray:
-        """Row numbers, int64 [n] from the start of the table's span, of int64 keys. Only of a keyed store."""
+    @property
+    def weights(self) -> Tensor:
+        """[capacity, dim] of the format the rows are trained in; another tensor, perhaps, after `rows_of`."""
+        ...
+
+    @property
+    def states(self) -> dict[str, Tensor]:
+        """[capacity, dim] or [capacity] by name."""
+        ...
+
+    @property
+    def spans(self) -> dict[str, slice]:
+        """Which rows are which table's."""
+        ...
+
+    def rows_of(self, table: str, keys: np.ndarray, training: bool, times: np.ndarray | None = None) -> np.ndarray:
+        """Row numbers, int64 [n] from the start of the table's span, of int64 keys. Only of a keyed store.
+
+        `times` int64 [n] says how many occurrences each key stands for (None: one).
+        """
         ...
 
     def numbers(self, count: int, learning_rate_scale: float, gradient_scale: float) -> Step:

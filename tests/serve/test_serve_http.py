@@ -244,8 +244,7 @@ def test_a_client_that_sends_no_more_gets_its_answers(wire: Wire) -> None:
     wire.socket.shutdown(socket.SHUT_WR)
     first, last = wire.answer(), wire.answer()
     assert score(first) == score(last) == pytest.approx(0.952574, abs=1e-6)
-    assert last[1]["connection"] == "close"
-    assert wire.closed()
+    assert wire.closed()  # an answer that was under way before the end of input came does not announce it
 
 
 def test_a_client_that_sends_no_more_within_a_request_is_closed(wire: Wire) -> None:
