@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 
 from lanner.data.batch import Bags
 from lanner.embedding import checks, persistence, tables
@@ -20,7 +21,12 @@ from lanner.embedding.gradients import Backend, Part, Pending, as_one, sum_by_ro
 from lanner.embedding.initializers import Initializer
 from lanner.embedding.joint import allocate
 from lanner.embedding.optimizers import SGD, Optimizer
-from lanner.embedding.store import Store
+from lanner.embedding.prepared import Prepared
+from lanner.embedding.sharding.crossing import spread
+from lanner.embedding.sharding.placement import Plan
+from lanner.embedding.sharding.sharded import ShardedTables, Visit
+from lanner.embedding.sharding.shards import Shard
+from lanner.embedding.store import Rows, Store
 from lanner.embedding.tables import FeatureConfig, TableConfig
 from lanner.errors import ConfigError, DataError
 from lanner.kernels.layout import FEATURE, FIELDS, FIRST_ROW, POOLINGS, ROWS
@@ -45,11 +51,19 @@ class EmbeddingCollection(nn.Module):
     An id outside its table raises IdRangeError (`out_of_range="error"`), or takes row 0 of the table and is counted
     in `unknown_ids` (`out_of_range="unknown"`). No gradient flows to the per-id weights of the bags.
 
+    Under `torch.distributed` with several processes, the tables are spread over the ranks of `group` (default: all)
+    as `plan` says (default: `Plan.default`), and each rank looks up its own batch; a plan for one process keeps all
+    of them here. Every rank must construct the collection alike and make the same calls in the same order; batches
+    may differ, also in size, down to 0 samples. Gradients are averaged over the ranks, as those of
+    `DistributedDataParallel` are. An error in the bags of one rank is raised on all of them. `weight` and `state`
+    are those of this rank's part of a table, `shards` says which that is. `prepare` sends ids ahead.
+
     Attributes:
         learning_rate_scale: multiplied into every learning rate; set it at each step for a schedule.
         steps: optimizer steps taken (for Adam's bias correction).
         defer_updates: when True, backward only stores its gradients until `apply_updates` or `drop_updates`.
-        unknown_ids: by feature, how many ids were out of range so far.
+        unknown_ids: by feature, how many ids were out of range so far, on this rank.
+        shards: by table, the part of it that is held here.
     """
 
     def __init__(
@@ -62,6 +76,8 @@ class EmbeddingCollection(nn.Module):
         out_of_range: Literal["error", "unknown"] = "error",
         output: Output = "batch",
         track_changes: bool = False,
+        plan: Plan | None = None,
+        group: ProcessGroup | None = None,
     ) -> None:
         super().__init__()
         _check(tables, features, backend, out_of_range)
@@ -75,7 +91,10 @@ class EmbeddingCollection(nn.Module):
         self._configs = {table.name: table for table in self.tables}
         dims = [self._configs[feature.table].dim for feature in self.features]
         self.arrangement = Arrangement(self.features, dims, output)
-        self.stores = _stores(self.tables, optimizer, seed, track_changes)
+        crossing = spread(self.tables, self.features, plan, group)
+        self.shards = crossing.shards if crossing else {table.name: Shard(table) for table in self.tables}
+        self.stores = _stores([shard.config for shard in self.shards.values()], optimizer, seed, track_changes)
+        self._sharded = ShardedTables(crossing, self.stores, self.features, self.backend) if crossing else None
         self._homes = {name: store for store in self.stores for name in store.spans}
         self._max = any(feature.pooling == "max" for feature in self.features)
         self._layouts: dict[tuple[str, ...], list[tuple[Store, np.ndarray]]] = {}
@@ -98,24 +117,53 @@ class EmbeddingCollection(nn.Module):
         """Columns of the output: the sum of the features' dims."""
         return self.arrangement.width
 
-    def forward(self, bags: Bags) -> Vectors:
+    def forward(self, bags: Bags | Prepared) -> Vectors:
         """The vectors of all features, float32, in the form that `output` says; [B, width] by default.
 
         Raises DataError naming the feature where the bags do not fit together, and IdRangeError naming table,
         feature and id where an id is outside its table; no row outside the right table is ever read.
         """
-        bags = checks.usable(bags)
-        if self.training and self.anchor.requires_grad and torch.is_grad_enabled():
-            flat: Tensor = FusedLookup.apply(self.anchor, self, bags)  # type: ignore[no-untyped-call]
+        prepared = bags if isinstance(bags, Prepared) else self.prepare(bags)
+        if prepared.training != self._learning:
+            raise ConfigError("embedding: bags were prepared in training mode and looked up in another, or the reverse")
+        if prepared.training:
+            flat: Tensor = FusedLookup.apply(self.anchor, self, prepared)  # type: ignore[no-untyped-call]
         else:
-            flat, _, _ = self.look_up(bags, training=False)
-        return self.arrangement.form(flat, bags)
+            flat, _, _ = self.look_up(prepared)
+        return self.arrangement.form(flat, prepared.bags)
 
-    def look_up(self, bags: Bags, training: bool) -> tuple[Tensor, tuple[Part, ...], Tensor | None]:
-        """The flat output for checked bags, without autograd; and what `take_gradient` needs beside its gradient."""
-        layouts, total = self._layouts_for(bags), self.arrangement.total(bags)
+    def prepare(self, bags: Bags) -> Prepared:
+        """Do at once what of `forward(bags)` does not depend on rows, and pass the result to `forward` instead.
+
+        With several processes, ids then travel in the background while an earlier batch computes. Batches must be
+        looked up in the order in which they were prepared. Raises DataError where the bags do not fit together.
+        """
+        bags, trip = checks.usable(bags), None
+        self._require_features(bags)
+        if self._sharded is not None:
+            trip = self._sharded.crossing.prepare(bags, self._learning, self._stray)
+        return Prepared(bags, self._learning, trip)
+
+    @property
+    def _learning(self) -> bool:
+        """Whether a forward now is to be followed by backward."""
+        return self.training and self.anchor.requires_grad and torch.is_grad_enabled()
+
+    def look_up(self, prepared: Prepared) -> tuple[Tensor, tuple[Part, ...] | Visit, Tensor | None]:
+        """The flat output, without autograd, and what `take_gradient` needs beside its gradient."""
+        bags, training, total = prepared.bags, prepared.training, self.arrangement.total(prepared.bags)
         out = empty_tensor((total,))
         winners = torch.empty(total, dtype=torch.int32) if training and self._max else None
+        if self._sharded is not None and prepared.trip is not None:
+            places = self.arrangement.places(bags)
+            visit = self._sharded.visit(prepared.trip.result(), places, self.steps + 1 if training else None)
+            self._sharded.lookup(visit, out, winners)
+            return out, visit, winners
+        return out, self._look_up_here(bags, training, out, winners), winners
+
+    def _look_up_here(self, bags: Bags, training: bool, out: Tensor, winners: Tensor | None) -> tuple[Part, ...]:
+        """Look up in the tables of this process, which has all of them."""
+        layouts = self._layouts_for(bags)
         bags = self._with_rows(bags, training)
         parts = tuple(Part(store, layout, bags) for store, layout in layouts)
         strays = False
@@ -128,7 +176,7 @@ class EmbeddingCollection(nn.Module):
             self._stray(bags)
             if training:  # whoever sums gradients by row must not meet such ids
                 parts = tuple(part._replace(bags=_in_range(part)) for part in parts)
-        return out, parts, winners
+        return parts
 
     def _with_rows(self, bags: Bags, training: bool) -> Bags:
         """The bags with rows instead of keys, where a table has keys."""
@@ -179,6 +227,14 @@ class EmbeddingCollection(nn.Module):
         store = self._home(table)
         return {name: state[store.spans[table]] for name, state in store.states.items()}
 
+    def blocks(self, table: str, since: int | None = None) -> Iterator[Rows]:
+        """The rows held here, by the table's keys (see `Store.blocks`); the columns are those of `shards[table]`."""
+        return map(self.shards[table].outward, self._home(table).blocks(table, since))
+
+    def place(self, table: str, rows: Rows) -> None:
+        """Put in what is held here of whole rows of a table (see `Store.place`)."""
+        self._home(table).place(table, self.shards[table].inward(rows))
+
     def table_optimizer(self, table: str) -> Optimizer:
         """The optimizer that updates a table."""
         return self._home(table).optimizer
@@ -209,10 +265,18 @@ class EmbeddingCollection(nn.Module):
     def _update(self, pending: Sequence[Pending], gradient_scale: float) -> None:
         """One step with the sum of all pending gradients."""
         self.steps += 1
-        for index, (store, layout, bags) in enumerate(pending[0].parts):
+        if self._sharded is None:
+            self._step(pending, gradient_scale)
+            return
+        for of_channel in zip(*map(self._sharded.gradients, pending), strict=True):
+            self._step(of_channel, gradient_scale / self._sharded.crossing.world_size)
+
+    def _step(self, pending: Sequence[Pending], gradient_scale: float) -> None:
+        """The step of the rows held here."""
+        for index, (store, layout, bags) in enumerate(pending[0].local):
             gradient, winners = pending[0].gradient, pending[0].winners
             if len(pending) > 1:
-                sums = [sum_by_row(one.parts[index], one.gradient, one.winners, self.backend) for one in pending]
+                sums = [sum_by_row(one.local[index], one.gradient, one.winners, self.backend) for one in pending]
                 gradient, layout, bags = as_one(sums)
                 winners = None
             update(
@@ -225,18 +289,13 @@ class EmbeddingCollection(nn.Module):
 
     def _home(self, table: str) -> Store:
         if table not in self._homes:
-            raise KeyError(f"no table {table!r}; there are {', '.join(self._configs)}")
+            raise KeyError(f"no table {table!r} here; there are {', '.join(self._homes)}")
         return self._homes[table]
 
     def _layouts_for(self, bags: Bags) -> list[tuple[Store, np.ndarray]]:
         """How the features lie in `bags` and in the output, for each store."""
         if bags.names in self._layouts:
             return self._layouts[bags.names]
-        for feature in self.features:
-            if feature.name not in bags.names:
-                raise DataError(
-                    f"bags: feature {feature.name!r} is missing; they hold {', '.join(bags.names) or 'none'}"
-                )
         lines: dict[int, list[tuple[int, ...]]] = {id(store): [] for store in self.stores}
         for feature, place in zip(self.features, self.arrangement.places(bags), strict=True):
             store = self._home(feature.table)
@@ -250,6 +309,13 @@ class EmbeddingCollection(nn.Module):
         if self.arrangement.fixed:
             self._layouts[bags.names] = layouts
         return layouts
+
+    def _require_features(self, bags: Bags) -> None:
+        for feature in self.features:
+            if feature.name not in bags.names:
+                raise DataError(
+                    f"bags: feature {feature.name!r} is missing; they hold {', '.join(bags.names) or 'none'}"
+                )
 
     def _stray(self, bags: Bags) -> None:
         """Some ids lie outside their tables: raise, or count them."""
@@ -269,8 +335,7 @@ class EmbeddingCollection(nn.Module):
 def _stores(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool) -> list[Store]:
     static = [table for table in tables if table.rows != "dynamic"]
     dynamic = [table for table in tables if table.rows == "dynamic"]
-    stores: list[Store] = [*allocate(static, optimizer, seed, track)]
-    return stores + [DynamicTable(table, optimizer, seed) for table in dynamic]
+    return [*allocate(static, optimizer, seed, track), *(DynamicTable(table, optimizer, seed) for table in dynamic)]
 
 
 def _span(bags: Bags, feature: int, batch: int) -> slice:

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from lanner.data.batch import Bags
 from lanner.embedding.gradients import Pending
+from lanner.embedding.prepared import Prepared
 from lanner.errors import LannerError
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ class FusedLookup(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, collection: EmbeddingCollection, bags: Bags) -> Tensor:
+    def forward(ctx: Any, anchor: Tensor, collection: EmbeddingCollection, prepared: Prepared) -> Tensor:
         """The flat output."""
-        out, ctx.parts, ctx.winners = collection.look_up(bags, training=True)
-        ctx.collection, ctx.used = collection, False
+        out, ctx.parts, ctx.winners = collection.look_up(prepared)
+        ctx.collection, ctx.used, bags = collection, False, prepared.bags
         ctx.save_for_backward(bags.values, bags.offsets, bags.weights)  # backward refuses them if changed in place
         return out
 

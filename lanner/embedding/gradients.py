@@ -19,6 +19,7 @@ from lanner.kernels.unique import unique
 from lanner.kernels.update import Rule, Step, update
 
 if TYPE_CHECKING:
+    from lanner.embedding.sharding.sharded import Visit
     from lanner.embedding.store import Store
 
 Backend = Literal["reference", "cpu", "gpu"]
@@ -34,11 +35,20 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Pending:
-    """One backward's worth: what forward looked up, the flat gradient, and the winners of max pooling."""
+    """One backward's worth: what forward looked up, the flat gradient, and the winners of max pooling.
 
-    parts: tuple[Part, ...]
+    `parts` is a `Visit` where the tables are those of several processes.
+    """
+
+    parts: tuple[Part, ...] | Visit
     gradient: Tensor
     winners: Tensor | None
+
+    @property
+    def local(self) -> tuple[Part, ...]:
+        """The parts, where all of them are of this process."""
+        assert isinstance(self.parts, tuple)
+        return self.parts
 
 
 class RowSums(NamedTuple):

@@ -6,6 +6,7 @@ they need to find their way does not depend on the rows. Rows and gradients foll
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,9 +20,9 @@ from lanner.embedding.sharding.arrivals import Arrivals
 from lanner.embedding.sharding.exchange import Wire
 from lanner.embedding.sharding.placement import Plan
 from lanner.embedding.sharding.routes import Router, Routes
-from lanner.embedding.sharding.shards import Array
+from lanner.embedding.sharding.shards import Array, held_by
 from lanner.embedding.tables import FeatureConfig, TableConfig
-from lanner.errors import LannerError
+from lanner.errors import ConfigError, LannerError
 from lanner.kernels.memory import empty_tensor
 
 _KIND = {"evaluating": 0, "training": 1, "in error": 2}
@@ -47,9 +48,16 @@ class Crossing:
     ) -> None:
         self._id_wire, self._row_wire = Wire(group), Wire(group)
         self.rank, self.world_size = self._row_wire.rank, self._row_wire.world_size
-        self._router, self._tables = Router(tables, features, plan, self.rank), len(tables)
-        self.channels = self._router.channels
+        self._router, self.tables = Router(tables, features, plan, self.rank), tuple(tables)
+        self.channels, self.shards = self._router.channels, held_by(self.rank, plan, tables)
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="lanner-ids")
+        self._require_same(repr((self.tables, tuple(features), dict(plan.tables))))
+
+    def _require_same(self, made_of: str) -> None:
+        digest = hashlib.blake2b(made_of.encode(), digest_size=8).hexdigest()
+        for rank, other in enumerate(self._row_wire.messages(digest)):
+            if other != digest:
+                raise ConfigError(f"embedding: rank {rank} has other tables, features or plan than rank {self.rank}")
 
     def prepare(self, bags: Bags, training: bool, stray: Callable[[Bags], None]) -> Future[Trip]:
         """Send the ids of checked bags on their way, in the background; see `Router.route`.
@@ -62,7 +70,7 @@ class Crossing:
         try:
             routes = self._router.route(bags, training, stray)
         except Exception as error:  # whatever it is: the other ranks wait for this one's sizes
-            self._agree("in error", np.zeros((self.world_size, self._tables), np.int64), str(error) or repr(error))
+            self._agree("in error", np.zeros((self.world_size, len(self.tables)), np.int64), str(error) or repr(error))
             raise
         sizes = self._agree("training" if training else "evaluating", routes.sizes, "")
         ids = self._id_wire.exchange(routes.ids, routes.sizes.sum(1).tolist(), sizes.sum(1).tolist())
@@ -92,3 +100,24 @@ class Crossing:
         if self.channels[channel].replicated:
             sums = empty_tensor((self.world_size, *sums.shape)).copy_(sums).flatten(0, 1)
         return self._row_wire.exchange(sums, sent, trip.arrivals.rows(channel))
+
+
+def spread(
+    tables: Sequence[TableConfig],
+    features: Sequence[FeatureConfig],
+    plan: Plan | None,
+    group: dist.ProcessGroup | None,
+) -> Crossing | None:
+    """The crossing between the ranks of `group`; None where this process holds all tables.
+
+    That is so with one process, and with a plan for one. Raises ConfigError where the plan does not suit the tables
+    or the number of processes, or differs from that of another rank.
+    """
+    world_size = dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
+    plan = plan or Plan.default(tables, world_size)
+    plan.check(tables)
+    if plan.world_size == 1:
+        return None
+    if plan.world_size != world_size:
+        raise ConfigError(f"plan: it is for {plan.world_size} processes, but {world_size} are running")
+    return Crossing(tables, features, plan, group)

@@ -12,7 +12,7 @@ A table that every rank holds takes part in 1 and 3 alone: all ranks take the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ from lanner.embedding.gradients import Backend, Part, Pending
 from lanner.embedding.sharding.crossing import Crossing, Trip
 from lanner.embedding.sharding.shards import Array
 from lanner.embedding.store import Store
-from lanner.embedding.tables import FeatureConfig, TableConfig
+from lanner.embedding.tables import FeatureConfig
 from lanner.kernels.layout import POOLINGS
 from lanner.kernels.lookup import lookup
 from lanner.kernels.memory import empty_tensor
@@ -52,39 +52,39 @@ class ShardedTables:
         self,
         crossing: Crossing,
         stores: Sequence[Store],
-        tables: Sequence[TableConfig],
         features: Sequence[FeatureConfig],
         backend: Backend,
     ) -> None:
         self.crossing, self._stores, self._backend = crossing, tuple(stores), backend
-        self._names = [table.name for table in tables]
-        self._poolings = {feature.name: POOLINGS[feature.pooling] for feature in features}
+        self._names = [table.name for table in crossing.tables]
+        self._features = {feature.name: at for at, feature in enumerate(features)}
+        self._poolings = [POOLINGS[feature.pooling] for feature in features]
         self._spans = [
             {number: store.spans[name] for number, name in enumerate(self._names) if name in store.spans}
             for store in stores
         ]
 
-    def visit(self, trip: Trip, places: Mapping[str, tuple[int, int]], training: bool) -> Visit:
-        """Begin a batch: `places` gives OUT and STRIDE of each feature; in training, dynamic tables take in keys."""
+    def visit(self, trip: Trip, places: Sequence[tuple[int, int]], step: int | None) -> Visit:
+        """Begin a batch: `places` gives OUT and STRIDE of each feature, `step` the step it is trained in, if it is."""
         lines: list[list[tuple[int, ...]]] = [[] for _ in self.crossing.channels]
         for number, line in enumerate(trip.routes.lines):
-            out, stride = places[line.feature]
-            pooling, rows = self._poolings[line.feature], max(trip.routes.rows[line.channel], 1)
-            lines[line.channel].append((number, 0, rows, pooling, out + line.column, stride))
+            feature, rows = self._features[line.feature], max(trip.routes.rows[line.channel], 1)
+            out, stride = places[feature]
+            lines[line.channel].append((number, 0, rows, self._poolings[feature], out + line.column, stride))
         layouts = tuple(np.array(each, np.int64) for each in lines)
-        return Visit(trip, layouts, self._find_rows(trip, training))
+        return Visit(trip, layouts, self._find_rows(trip, step))
 
-    def _find_rows(self, trip: Trip, training: bool) -> Bags:
+    def _find_rows(self, trip: Trip, step: int | None) -> Bags:
+        """Rows in place of keys; in training, keyed tables take keys in."""
         arrived = trip.arrivals
         rows = arrived.ids if arrived.ids.dim() == 1 else arrived.ids[:, 0].contiguous()
         ends = arrived.offsets.tolist()
         for store, spans in zip(self._stores, self._spans, strict=True):
             for table in spans if store.keyed else ():
                 places = np.concatenate([np.arange(ends[run], ends[run + 1]) for run in arrived.runs(table)])
-                keys, times = arrived.ids.numpy()[places].T
-                occurrences = np.repeat(keys, times) if training else keys
-                found = store.rows_of(self._names[table], occurrences, training)
-                rows.numpy()[places] = found[np.cumsum(times) - 1] if training else found
+                keys, times = np.ascontiguousarray(arrived.ids.numpy()[places].T)
+                store.step = store.step if step is None else step
+                rows.numpy()[places] = store.rows_of(self._names[table], keys, step is not None, times)
         return Bags(tuple(map(str, range(len(ends) - 1))), rows, arrived.offsets)
 
     def lookup(self, visit: Visit, out: Tensor, winners: Tensor | None) -> None:
@@ -118,8 +118,10 @@ class ShardedTables:
                 parts.append(Part(store, layout, visit.rows))
         return tuple(parts)
 
-    def gradients(self, visit: Visit, gradient: Tensor, winners: Tensor | None) -> list[Pending]:
-        """What all ranks' backward passes mean to this rank's rows; `gradient` is that of `lookup`'s flat output."""
+    def gradients(self, own: Pending) -> list[Pending]:
+        """What the backward passes of all ranks mean to the rows of this one, for each channel."""
+        visit, gradient, winners = own.parts, own.gradient, own.winners
+        assert isinstance(visit, Visit)
         bags, pending = visit.trip.routes.bags, []
         for channel, layout in enumerate(visit.layouts):
             sums = empty_tensor((visit.trip.routes.rows[channel], self.crossing.channels[channel].width)).zero_()

@@ -12,6 +12,7 @@ from lanner.embedding import initializers
 from lanner.embedding.dynamic.config import DynamicConfig
 from lanner.embedding.initializers import Cut
 from lanner.embedding.sharding.placement import Placement, Plan
+from lanner.embedding.store import Rows
 from lanner.embedding.tables import TableConfig
 
 Array = np.ndarray[Any, Any]
@@ -78,9 +79,29 @@ class Shard:
         """The table's keys of local rows (static) or local keys (dynamic)."""
         return local if is_dynamic(self.table) else local * self.shares + self.share
 
+    def outward(self, rows: Rows) -> Rows:
+        """Rows of this part, as the store that holds it knows them, by the table's keys; the columns stay these."""
+        keys = self.keys(rows.keys)
+        everything = Rows(keys, rows.weights, rows.states)
+        if self.is_whole() or is_dynamic(self.table):
+            return everything
+        return _chosen(everything, keys < self.table.static_rows)  # a share without rows has an unused one
+
+    def inward(self, rows: Rows) -> Rows:
+        """What belongs to this part of whole rows of the table, as the store that holds it knows them."""
+        if self.is_whole():
+            return rows
+        share, local = shares_of(self.table, rows.keys, self.shares)
+        states = {name: each if each.ndim == 1 else each[:, self.columns] for name, each in rows.states.items()}
+        return _chosen(Rows(local, rows.weights[:, self.columns], states), share == self.share)
+
     def is_whole(self) -> bool:
         """Whether this is the whole table."""
         return self.blocks == self.shares == 1
+
+
+def _chosen(rows: Rows, which: Array) -> Rows:
+    return Rows(rows.keys[which], rows.weights[which], {name: each[which] for name, each in rows.states.items()})
 
 
 def is_dynamic(table: TableConfig) -> bool:
