@@ -307,6 +307,26 @@ def splat(_typing: Any, value: Any, lanes: Any) -> Any:
 
 
 @intrinsic
+def splat_bits(_typing: Any, value: Any, lanes: Any) -> Any:
+    """A vector whose every lane holds the bits of the int32 `value`: to be chosen and stored, not computed with."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return splat_lanes(builder, builder.bitcast(args[0], _F32), lanes.count)
+
+    return Vector(lanes.count)(types.int32, lanes), generate
+
+
+@intrinsic
+def where_greater(_typing: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """The lanes of `yes` where ``a > b``, else those of `no`; nothing is greater than NaN, nor NaN than anything."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[2], args[3])
+
+    return a(a, b, yes, no), generate
+
+
+@intrinsic
 def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``, rounded once."""
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from kernel_assembly import packed_instructions, uses
 from lookup_problems import ALL_BACKENDS, arrays_of, for_backend, problems, vectors_of
 
+from lanner.kernels.formats import NO_SCALES
 from lanner.kernels.layout import MAX, MEAN, NONE, SUM
 from lanner.kernels.lookup import bags_fit, cpu, lookup
 from lanner.kernels.simd import lanes_for
@@ -104,8 +105,9 @@ def test_rows_are_summed_in_vector_registers():
         np.empty(0, np.float32),
     )
     out = np.empty(64, np.float32)
+    lanes = lanes_for(64)
     code = packed_instructions(
-        cpu._sums, lanes_for(64), weights, 64, 0, ids, offsets, none, 0, 0, 1, 0, 4, False, out, 0, 64
+        cpu._sums, lanes, lanes, weights, NO_SCALES, 64, 0, ids, offsets, none, 0, 0, 1, 0, 4, False, out, 0, 64
     )
     assert (out == 3.0).all()
     assert uses(code, "addps") and uses(code, "prefetcht1")

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from lanner.errors import ConfigError
 from lanner.kernels import backends, parallel
 from lanner.kernels.backends import Backend
+from lanner.kernels.formats import array_of, scales_of
 from lanner.kernels.lookup import cpu, reference
 from lanner.kernels.simd import lanes_for
 
 Array = np.ndarray[Any, Any]
 
-_NO_FACTORS, _NO_WINNERS = np.empty(0, np.float32), np.empty(0, np.int32)
+_NONE = np.empty(0, np.float32)
 _GRAIN = 1 << 20  # bytes of rows worth a thread of its own: about 100 microseconds
 
 
@@ -28,44 +31,50 @@ def lookup(
     out: Tensor,
     winners: Tensor | None = None,
     backend: Backend = "auto",
+    scales: Tensor | None = None,
 ) -> bool:
     """Fill `out` with the rows of every feature of `layout` (see `lanner.kernels.layout`), pooled or one by one.
 
-    weights   float32 [rows, dim], the joint table
+    weights   [rows, dim], the joint table, of a format of `lanner.kernels.formats`
     values    int32 or int64 ids, feature-major; id i of a feature is row FIRST_ROW + i
     offsets   int64 [F*B + 1]: where each bag starts; None: one id a bag
     factors   float32, one for each id, multiplied into its row; None: 1
     batch     B, the bags of each feature
     out       float32, flat; the layout says which vectors lie where; an empty bag gives zeros
     winners   int32, like `out`, where MAX pooling notes the place within the bag that gave the maximum (-1: none)
+    scales    float32 [rows, 2], scale and offset of every row, where `weights` are uint8
 
     All are contiguous. The mean divides by the number of ids, whatever their factors. An id outside its table takes
     row 0 of the table, never another table's; the return value says whether there was one. Bags must fit
     (`bags_fit`).
 
     Tensors lie on the CPU, or on one CUDA device (`backend` is `gpu` or `auto`); the return value waits for it.
+    uint8 rows are looked up on the CPU only.
     """
     backend = backends.chosen(backend, weights)
     if backend == "gpu":
+        if weights.dtype is torch.uint8:
+            raise ConfigError("uint8 rows can be looked up on the CPU only")
         kernels = backends.gpu("lookup")
         return bool(kernels.lookup(weights, layout, values, offsets, factors, batch, out, winners))
     if backend == "reference":
-        return reference.lookup(weights, layout, values, offsets, factors, batch, out, winners)
+        return reference.lookup(weights, layout, values, offsets, factors, batch, out, winners, scales)
     strays, dim = np.zeros(1, np.bool_), weights.shape[1]
-    numbers = _NO_FACTORS if factors is None else factors.numpy()
+    table = lanes_for(dim), array_of(weights), scales_of(weights, scales), dim
+    numbers, row = _NONE if factors is None else factors.numpy(), dim * weights.element_size()
     if offsets is None:
         parallel.run(
-            cpu.one_hot, batch, lanes_for(dim), _flat(weights), dim, layout, values.numpy(), numbers, batch,
-            out.numpy(), strays, grain=max(_GRAIN // (4 * dim * max(len(layout), 1)), 1),
+            cpu.one_hot, batch, *table, layout, values.numpy(), numbers, batch, out.numpy(), strays,
+            grain=max(_GRAIN // (row * max(len(layout), 1)), 1),
         )  # fmt: skip
         if winners is not None:
             winners.zero_()
     else:
         bags = len(layout) * batch
         parallel.run(
-            cpu.pooled, bags, lanes_for(dim), _flat(weights), dim, layout, values.numpy(), offsets.numpy(), numbers,
-            batch, out.numpy(), _NO_WINNERS if winners is None else winners.numpy(), strays,
-            grain=max(_GRAIN // (4 * dim * (1 + values.numel() // max(bags, 1))), 1),
+            cpu.pooled, bags, *table, layout, values.numpy(), offsets.numpy(), numbers, batch, out.numpy(),
+            _NONE if winners is None else winners.numpy().view(np.float32), strays,
+            grain=max(_GRAIN // (row * (1 + values.numel() // max(bags, 1))), 1),
             pieces_per_thread=len(layout),  # so that all threads read the same table, which then stays in their cache
         )  # fmt: skip
     return bool(strays[0])
@@ -84,7 +93,3 @@ def bags_fit(values: Tensor, offsets: Tensor | None, factors: Tensor | None, fea
     if offsets.is_cuda:
         return bool((offsets[0] == 0) & (offsets[-1] == count) & (offsets.diff() >= 0).all())
     return bool(cpu.offsets_fit(offsets.numpy(), count))
-
-
-def _flat(tensor: Tensor) -> Array:
-    return tensor.numpy().reshape(-1)

@@ -7,8 +7,9 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from lanner.kernels.formats.cpu import fetch_row, load_row
 from lanner.kernels.layout import FEATURE, FIELDS, FIRST_ROW, MAX, MEAN, NONE, OUT, POOLING, ROWS, STRIDE
-from lanner.kernels.simd import fma, get, load, prefetch_row, splat, store, width
+from lanner.kernels.simd import fma, get, lanes_from, splat, splat_bits, store, where_greater, width
 
 _AHEAD = 24  # ids between the row fetched and the row summed
 
@@ -19,6 +20,7 @@ def one_hot(
     end: int,
     lanes: Any,
     weights: Any,
+    scales: Any,
     dim: int,
     layout: Any,
     values: Any,
@@ -34,41 +36,49 @@ def one_hot(
     """
     lines, stray = layout.shape[0], False
     ahead = (_AHEAD + lines - 1) // lines  # samples
-    starts = np.empty(ahead * lines, np.int64)  # where the rows of samples s .. s + ahead - 1 start
+    rows = np.empty(ahead * lines, np.int64)  # of samples s .. s + ahead - 1
     for part in range(0, dim, width(lanes)):
+        piece = lanes_from(lanes, part, dim)
         for sample in range(begin, min(begin + ahead, end)):
             for line in range(lines):
-                row, outside = _joint_row(layout, line, values, batch, sample)
+                row, outside = _one_hot_row(layout, line, values, batch, sample)
                 stray |= outside
-                starts[(sample - begin) * lines + line] = row * dim + part
-                prefetch_row(weights, row * dim + part, lanes)
+                rows[(sample - begin) * lines + line] = row
+                fetch_row(weights, scales, row, dim, part, piece)
         at = 0
         for sample in range(begin, end):
             for line in range(lines):
-                start = get(starts, at)
-                row, outside = _joint_row(layout, line, values, batch, min(sample + ahead, end - 1))
+                vector = load_row(weights, scales, get(rows, at), dim, part, piece)
+                row, outside = _one_hot_row(layout, line, values, batch, min(sample + ahead, end - 1))
                 stray |= outside
-                starts[np.uint64(at)] = row * dim + part
-                prefetch_row(weights, row * dim + part, lanes)
-                vector = load(weights, start, lanes)
+                rows[np.uint64(at)] = row
+                fetch_row(weights, scales, row, dim, part, piece)
                 if factors.size:
                     place = get(layout, line * FIELDS + FEATURE) * batch + sample
                     vector = vector * splat(get(factors, place), lanes)
                 start = get(layout, line * FIELDS + OUT) + sample * get(layout, line * FIELDS + STRIDE)
-                store(out, start + part, vector)
+                store(out, start + part, vector, piece)
                 at += 1
-            if at == starts.size:
+            if at == rows.size:
                 at = 0
     if stray:
         strays[0] = True
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
-def _joint_row(layout: Any, line: int, values: Any, batch: int, sample: int) -> tuple[int, bool]:
-    """The row of the joint table that a one-hot id names, and whether the id is out of range (then row 0)."""
-    row = np.int64(get(values, get(layout, line * FIELDS + FEATURE) * batch + sample))
-    outside = np.uint64(row) >= np.uint64(get(layout, line * FIELDS + ROWS))
-    return get(layout, line * FIELDS + FIRST_ROW) + (0 if outside else row), outside
+def _one_hot_row(layout: Any, line: int, values: Any, batch: int, sample: int) -> tuple[int, bool]:
+    """See `_row_of`."""
+    place = get(layout, line * FIELDS + FEATURE) * batch + sample
+    row, outside = _row_of(values, place, get(layout, line * FIELDS + FIRST_ROW), get(layout, line * FIELDS + ROWS))
+    return row, outside
+
+
+@nb.njit(nogil=True, cache=True, inline="always")
+def _row_of(values: Any, position: int, first_row: int, rows: int) -> tuple[int, bool]:
+    """The row of the joint table that an id names, and whether the id is out of range (then row 0 of its table)."""
+    row = np.int64(get(values, position))
+    outside = np.uint64(row) >= np.uint64(rows)
+    return first_row + (0 if outside else row), outside
 
 
 @nb.njit(nogil=True, cache=True)
@@ -77,6 +87,7 @@ def pooled(
     end: int,
     lanes: Any,
     weights: Any,
+    scales: Any,
     dim: int,
     layout: Any,
     values: Any,
@@ -87,7 +98,10 @@ def pooled(
     winners: Any,
     strays: Any,
 ) -> None:
-    """Bags begin..end of the K * batch bags, line after line of the layout; sets strays[0] for an id out of range."""
+    """Bags begin..end of the K * batch bags, line after line of the layout; sets strays[0] for an id out of range.
+
+    `winners`, empty or like `out`, takes int32 as the bits of float32.
+    """
     while begin < end:
         line = begin // batch
         first = begin - line * batch
@@ -96,22 +110,24 @@ def pooled(
         first_row, rows, place, stride = (
             layout[line, FIRST_ROW], layout[line, ROWS], layout[line, OUT], layout[line, STRIDE]
         )  # fmt: skip
+        ids, until = get(offsets, bag + first), get(offsets, bag + last)
+        skipped = (ids - get(offsets, bag)) * stride
         stray = False
-        if pooling == MAX:
-            stray = _maxima(
-                weights, dim, values, offsets, factors, bag, first, last, first_row, rows, out, place, stride, winners
-            )
-        elif pooling == NONE:
-            ids, until = get(offsets, bag + first), get(offsets, bag + last)
-            place += (ids - get(offsets, bag)) * stride
-            for part in range(0, dim, width(lanes)):
+        for part in range(0, dim, width(lanes)):
+            piece = lanes_from(lanes, part, dim)
+            if pooling == MAX:
+                stray |= _maxima(
+                    lanes, piece, weights, scales, dim, part, values, offsets, factors, bag, first, last,
+                    first_row, rows, out, place, stride, winners,
+                )  # fmt: skip
+            elif pooling == NONE:
                 stray |= _copies(
-                    lanes, weights, dim, part, values, factors, ids, until, first_row, rows, out, place, stride
-                )
-        else:
-            for part in range(0, dim, width(lanes)):
+                    lanes, piece, weights, scales, dim, part, values, factors, ids, until,
+                    first_row, rows, out, place + skipped, stride,
+                )  # fmt: skip
+            else:
                 stray |= _sums(
-                    lanes, weights, dim, part, values, offsets, factors, bag, first, last,
+                    lanes, piece, weights, scales, dim, part, values, offsets, factors, bag, first, last,
                     first_row, rows, pooling == MEAN, out, place, stride,
                 )  # fmt: skip
         if stray:
@@ -122,7 +138,9 @@ def pooled(
 @nb.njit(nogil=True, cache=True)
 def _sums(
     lanes: Any,
+    piece: Any,
     weights: Any,
+    scales: Any,
     dim: int,
     part: int,
     values: Any,
@@ -139,30 +157,30 @@ def _sums(
     stride: int,
 ) -> bool:
     """Sums or means of samples first..last of one feature, columns part.. of each row."""
-    stray, base, limit = False, first_row * dim + part, np.uint64(rows)
-    final = get(offsets, bag + last) - 1
+    stray, final = False, get(offsets, bag + last) - 1
     for sample in range(first, last):
         start, stop = get(offsets, bag + sample), get(offsets, bag + sample + 1)
         row_sum = splat(np.float32(0.0), lanes)
         for position in range(start, stop):
-            prefetch_row(weights, base + np.int64(get(values, min(position + _AHEAD, final))) * dim, lanes)
-            row = np.int64(get(values, position))
-            outside = np.uint64(row) >= limit
+            later = first_row + np.int64(get(values, min(position + _AHEAD, final)))
+            fetch_row(weights, scales, later, dim, part, piece)
+            row, outside = _row_of(values, position, first_row, rows)
             stray |= outside
-            row = 0 if outside else row
-            vector = load(weights, base + row * dim, lanes)
+            vector = load_row(weights, scales, row, dim, part, piece)
             factor = get(factors, position) if factors.size else np.float32(1.0)
             row_sum = fma(vector, splat(factor, lanes), row_sum)
         if mean and stop - start > 1:
             row_sum = row_sum * splat(np.float32(1.0) / np.float32(stop - start), lanes)
-        store(out, place + sample * stride + part, row_sum)
+        store(out, place + sample * stride + part, row_sum, piece)
     return stray
 
 
 @nb.njit(nogil=True, cache=True)
 def _copies(
     lanes: Any,
+    piece: Any,
     weights: Any,
+    scales: Any,
     dim: int,
     part: int,
     values: Any,
@@ -176,23 +194,27 @@ def _copies(
     stride: int,
 ) -> bool:
     """The rows of ids begin..end, columns part.. of each, one after another from `place` on."""
-    stray, base, limit = False, first_row * dim + part, np.uint64(rows)
+    stray = False
     for position in range(begin, end):
-        prefetch_row(weights, base + np.int64(get(values, min(position + _AHEAD, end - 1))) * dim, lanes)
-        row = np.int64(get(values, position))
-        outside = np.uint64(row) >= limit
+        later = first_row + np.int64(get(values, min(position + _AHEAD, end - 1)))
+        fetch_row(weights, scales, later, dim, part, piece)
+        row, outside = _row_of(values, position, first_row, rows)
         stray |= outside
-        vector = load(weights, base + (0 if outside else row) * dim, lanes)
+        vector = load_row(weights, scales, row, dim, part, piece)
         if factors.size:
             vector = vector * splat(get(factors, position), lanes)
-        store(out, place + (position - begin) * stride + part, vector)
+        store(out, place + (position - begin) * stride + part, vector, piece)
     return stray
 
 
 @nb.njit(nogil=True, cache=True)
 def _maxima(
+    lanes: Any,
+    piece: Any,
     weights: Any,
+    scales: Any,
     dim: int,
+    part: int,
     values: Any,
     offsets: Any,
     factors: Any,
@@ -207,27 +229,27 @@ def _maxima(
     winners: Any,
 ) -> bool:
     """Maxima of samples first..last of one feature, and which place in the bag each came from."""
-    stray = False
+    stray, final = False, get(offsets, bag + last) - 1
     for sample in range(first, last):
         start, stop = get(offsets, bag + sample), get(offsets, bag + sample + 1)
-        at = place + sample * stride
-        for d in range(dim):
-            out[at + d] = np.float32(0.0)
-            if winners.size:
-                winners[at + d] = -1
+        best, places = splat(np.float32(0.0), lanes), splat_bits(np.int32(-1), lanes)
         for position in range(start, stop):
-            row = np.int64(values[position])
-            outside = row < 0 or row >= rows
+            later = first_row + np.int64(get(values, min(position + _AHEAD, final)))
+            fetch_row(weights, scales, later, dim, part, piece)
+            row, outside = _row_of(values, position, first_row, rows)
             stray |= outside
-            base = (first_row + (0 if outside else row)) * dim
-            for d in range(dim):
-                value = weights[base + d]
-                if factors.size:
-                    value *= factors[position]
-                if position == start or value > out[at + d]:
-                    out[at + d] = value
-                    if winners.size:
-                        winners[at + d] = position - start
+            vector = load_row(weights, scales, row, dim, part, piece)
+            if factors.size:
+                vector = vector * splat(get(factors, position), lanes)
+            here = splat_bits(np.int32(position - start), lanes)
+            if position == start:
+                best, places = vector, here
+            else:
+                places = where_greater(vector, best, here, places)
+                best = where_greater(vector, best, vector, best)
+        store(out, place + sample * stride + part, best, piece)
+        if winners.size:
+            store(winners, place + sample * stride + part, places, piece)
     return stray
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lanner.kernels.formats.reference import widened
 from lanner.kernels.layout import FEATURE, FIRST_ROW, MAX, MEAN, NONE, OUT, POOLING, ROWS, STRIDE
 
 
@@ -68,12 +69,13 @@ def lookup(
     batch: int,
     out: Tensor,
     winners: Tensor | None,
+    scales: Tensor | None,
 ) -> bool:
     """See `lanner.kernels.lookup.lookup`."""
     dim, strays = weights.shape[1], False
     for feature in occurrences(layout, values, offsets, factors, batch):
         place = feature.vectors(out, dim)
-        rows, strays = weights[feature.rows], strays or feature.strays
+        rows, strays = widened(weights, scales, feature.rows), strays or feature.strays
         if feature.factors is not None:
             rows = rows * feature.factors[:, None]
         if feature.pooling == NONE:
