@@ -333,6 +333,9 @@ class EmbeddingCollection(nn.Module):
 
 
 def _stores(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool) -> list[Store]:
+    for table in tables:
+        if table.dtype != "fp32":
+            raise ConfigError(f"table {table.name!r}: rows in {table.dtype} cannot be trained yet, only in fp32")
     static = [table for table in tables if table.rows != "dynamic"]
     dynamic = [table for table in tables if table.rows == "dynamic"]
     return [*allocate(static, optimizer, seed, track), *(DynamicTable(table, optimizer, seed) for table in dynamic)]

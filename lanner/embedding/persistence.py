@@ -97,7 +97,11 @@ def _chosen(collection: EmbeddingCollection, table_names: Sequence[str] | None) 
     for name in table_names or ():
         if name not in known:
             raise DataError(f"there is no table {name!r} to store or load; there are {', '.join(known)}")
-    return known if table_names is None else list(table_names)
+    chosen = known if table_names is None else list(table_names)
+    for table in collection.tables:
+        if table.name in chosen and table.rows == "dynamic":
+            raise DataError(f"table {table.name!r}: dynamic tables cannot be dumped or loaded yet")
+    return chosen
 
 
 def _bytes(tensor: Tensor) -> np.ndarray[Any, Any]:
