@@ -72,7 +72,9 @@ def check(ranks: int, cases: list[tuple[Problem, Plan]]) -> None:
         found, expected = together(list(parts)), together([train(0, case[0])])
         assert found.keys() == expected.keys()
         for name, values in expected.items():
-            np.testing.assert_allclose(found[name], values, rtol=1e-6, atol=1e-6, err_msg=f"{name} of {case[0].optimizer}, {case[1]}")
+            np.testing.assert_allclose(
+                found[name], values, rtol=1e-6, atol=1e-6, err_msg=f"{name} of {case[0].optimizer}, {case[1]}"
+            )
 
 
 POOLED = Problem(TABLES, SUMS)
