@@ -17,7 +17,7 @@ from lanner.embedding import checks, persistence, tables
 from lanner.embedding.arrangement import Arrangement, Output, Vectors
 from lanner.embedding.dynamic.table import DynamicTable
 from lanner.embedding.fused import FusedLookup
-from lanner.embedding.gradients import Backend, Part, Pending, as_one, sum_by_row
+from lanner.embedding.gradients import Backend, Part, Pending, moves
 from lanner.embedding.initializers import Initializer
 from lanner.embedding.joint import allocate
 from lanner.embedding.optimizers import SGD, Optimizer
@@ -32,7 +32,7 @@ from lanner.errors import ConfigError, DataError
 from lanner.kernels.layout import FEATURE, FIELDS, FIRST_ROW, POOLINGS, ROWS
 from lanner.kernels.lookup import lookup
 from lanner.kernels.memory import empty_tensor
-from lanner.kernels.update import update
+from lanner.kernels.update import Step, update
 from lanner.schema import Schema
 
 _counting = threading.Lock()
@@ -265,24 +265,19 @@ class EmbeddingCollection(nn.Module):
     def _update(self, pending: Sequence[Pending], gradient_scale: float) -> None:
         """One step with the sum of all pending gradients."""
         self.steps += 1
-        if self._sharded is None:
-            self._step(pending, gradient_scale)
-            return
-        for of_channel in zip(*map(self._sharded.gradients, pending), strict=True):
-            self._step(of_channel, gradient_scale / self._sharded.crossing.world_size)
 
-    def _step(self, pending: Sequence[Pending], gradient_scale: float) -> None:
-        """The step of the rows held here."""
-        for index, (store, layout, bags) in enumerate(pending[0].local):
-            gradient, winners = pending[0].gradient, pending[0].winners
-            if len(pending) > 1:
-                sums = [sum_by_row(one.local[index], one.gradient, one.winners, self.backend) for one in pending]
-                gradient, layout, bags = as_one(sums)
-                winners = None
+        def step_of(store: Store) -> Step:
+            scale = gradient_scale / (self._sharded.crossing.world_size if self._sharded else 1)
+            return store.numbers(self.steps, self.learning_rate_scale, scale)
+
+        if self._sharded is None:
+            planned = moves(pending, step_of, self.backend)
+        else:
+            planned = self._sharded.moves(pending, step_of, self.optimizer)
+        for store, gradient, layout, bags, winners, step in planned:
             update(
                 store.weights, tuple(store.states.values()), gradient, layout, bags.values, bags.offsets,
-                bags.weights, bags.batch_size, winners,
-                store.numbers(self.steps, self.learning_rate_scale, gradient_scale), backend=self.backend,
+                bags.weights, bags.batch_size, winners, step, backend=self.backend,
             )  # fmt: skip
             if store.keyed or self.track_changes:
                 store.changed_rows(_rows_in(layout, bags), self.steps)

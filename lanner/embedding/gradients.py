@@ -6,6 +6,7 @@ takes them as if each row had been looked up once by a feature of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -51,6 +52,17 @@ class Pending:
         return self.parts
 
 
+class Move(NamedTuple):
+    """One call of `lanner.kernels.update.update` on a store."""
+
+    store: Store
+    gradient: Tensor
+    layout: np.ndarray
+    bags: Bags
+    winners: Tensor | None
+    step: Step
+
+
 class RowSums(NamedTuple):
     """Summed gradients of the distinct rows of the tables of one store."""
 
@@ -86,6 +98,17 @@ def sum_by_row(part: Part, gradient: Tensor, winners: Tensor | None, backend: Ba
         )  # fmt: skip
     sizes = np.array([layout[layout[:, FIRST_ROW] == first, ROWS][0] for first in first_rows], np.int64)
     return RowSums(first_rows, sizes, counts, rows, sums)
+
+
+def moves(pending: Sequence[Pending], step_of: Callable[[Store], Step], backend: Backend) -> Iterator[Move]:
+    """One step of every store with the sum of all pending gradients, which are of the same stores."""
+    for index, (store, layout, bags) in enumerate(pending[0].local):
+        gradient, winners = pending[0].gradient, pending[0].winners
+        if len(pending) > 1:
+            sums = [sum_by_row(one.local[index], one.gradient, one.winners, backend) for one in pending]
+            gradient, layout, bags = as_one(sums)
+            winners = None
+        yield Move(store, gradient, layout, bags, winners, step_of(store))
 
 
 def as_one(parts: list[RowSums]) -> tuple[Tensor, np.ndarray, Bags]:

@@ -90,7 +90,8 @@ def cases(ranks: int) -> list[tuple[Problem, Plan]]:
         (POOLED, mixed),
         (replace(POOLED, longest=None, optimizer=Adam(0.01), ahead=True), mixed),
         (replace(POOLED, optimizer=Adam(0.01), permuted=True, steps=3), mixed),
-        (replace(POOLED, optimizer=RowWiseAdagrad(0.1), ahead=True), plan(ranks, "row", "table", "data", "row")),
+        (replace(POOLED, optimizer=RowWiseAdagrad(0.1), ahead=True), mixed),
+        (replace(POOLED, optimizer=RowWiseAdagrad(0.1)), plan(ranks, "two-level", "column", "row", "column")),
         (replace(EVERYTHING, deferred=2), mixed),
     ]
 

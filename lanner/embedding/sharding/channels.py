@@ -17,11 +17,13 @@ class Channel:
     """Blocks of columns of one width; a rank's row buffer [rows, width] holds one channel's rows.
 
     `replicated` is that of the tables that every rank holds: their rows need not travel, only their gradients do.
+    `cut` is that of the tables with several blocks of columns, of which no rank has a whole row.
     `held` gives by rank the numbers of the tables (places in the collection) that it holds a block of, in order.
     """
 
     width: int
     replicated: bool
+    cut: bool
     held: tuple[tuple[int, ...], ...]
 
     def rows(self, sizes: Array) -> list[int]:
@@ -44,13 +46,13 @@ class Channel:
 
 def channels(tables: Sequence[TableConfig], plan: Plan) -> tuple[Channel, ...]:
     """The channels of a plan: the same ones in the same order on every rank."""
-    holders: dict[tuple[int, bool], list[tuple[set[int], int]]] = {}
+    holders: dict[tuple[int, bool, bool], list[tuple[set[int], int]]] = {}
     for number, table in enumerate(tables):
         placement = plan.tables[table.name]
         replicated = placement.kind == "data"
         width = table.dim // max(len(placement.groups), 1)
         ranks = set(range(plan.world_size)) if replicated else set(placement.used)
-        holders.setdefault((width, replicated), []).append((ranks, number))
+        holders.setdefault((width, replicated, width < table.dim), []).append((ranks, number))
     return tuple(
         Channel(*kind, tuple(tuple(number for ranks, number in of if rank in ranks) for rank in range(plan.world_size)))
         for kind, of in holders.items()

@@ -7,11 +7,12 @@ they need to find their way does not depend on the rows. Rows and gradients foll
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -50,6 +51,7 @@ class Crossing:
         self.rank, self.world_size = self._row_wire.rank, self._row_wire.world_size
         self._router, self.tables = Router(tables, features, plan, self.rank), tuple(tables)
         self.channels, self.shards = self._router.channels, held_by(self.rank, plan, tables)
+        self._plan = plan
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="lanner-ids")
         self._require_same(repr((self.tables, tuple(features), dict(plan.tables))))
 
@@ -100,6 +102,27 @@ class Crossing:
         if self.channels[channel].replicated:
             sums = empty_tensor((self.world_size, *sums.shape)).copy_(sums).flatten(0, 1)
         return self._row_wire.exchange(sums, sent, trip.arrivals.rows(channel))
+
+    def across_blocks(self, channel: int, values: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Sums of `values` [n] over the blocks of the columns of each table (by number) of a channel held here.
+
+        The ranks that hold the same rows of a table have values for these rows in the same order.
+        """
+        peers = {table: self._peers(table) for table in self.channels[channel].held[self.rank]}
+        shared = [[table for table in peers if rank in peers[table]] for rank in range(self.world_size)]
+        sizes = [sum(len(values[table]) for table in tables) for tables in shared]
+        sent = [values[table] for tables in shared for table in tables]
+        came = torch.split(self._row_wire.exchange(torch.cat([torch.empty(0), *sent]), sizes, sizes), sizes)
+        pieces = [
+            dict(zip(tables, torch.split(piece, [len(values[table]) for table in tables]), strict=True))
+            for tables, piece in zip(shared, came, strict=True)
+        ]
+        return {table: torch.stack([pieces[rank][table] for rank in ranks]).sum(0) for table, ranks in peers.items()}
+
+    def _peers(self, table: int) -> list[int]:
+        """The ranks that hold this one's rows of a table, in the order of their columns."""
+        name = self.tables[table].name
+        return [group[self.shards[name].share] for group in self._plan.tables[name].groups]
 
 
 def spread(

@@ -12,14 +12,17 @@ A table that every rank holds takes part in 1 and 3 alone: all ranks take the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from torch import Tensor
 
 from lanner.data.batch import Bags
-from lanner.embedding.gradients import Backend, Part, Pending
+from lanner.embedding.gradients import Backend, Move, Part, Pending, moves
+from lanner.embedding.optimizers import Optimizer
+from lanner.embedding.sharding.columns import by_columns, sees_rows
 from lanner.embedding.sharding.crossing import Crossing, Trip
 from lanner.embedding.sharding.shards import Array
 from lanner.embedding.store import Store
@@ -118,7 +121,23 @@ class ShardedTables:
                 parts.append(Part(store, layout, visit.rows))
         return tuple(parts)
 
-    def gradients(self, own: Pending) -> list[Pending]:
+    def moves(
+        self, pending: Sequence[Pending], step_of: Callable[[Store], Step], optimizer: Optimizer
+    ) -> Iterator[Move]:
+        """One step of every store with the sum of all pending gradients of all ranks; `optimizer` is the default."""
+        for channel, summands in enumerate(zip(*map(self._gradients, pending), strict=True)):
+            own = list(moves(summands, step_of, self._backend))
+            tables = {self.crossing.tables[number] for held in self.crossing.channels[channel].held for number in held}
+            if self.crossing.channels[channel].cut and any(sees_rows(table.optimizer or optimizer) for table in tables):
+                own = by_columns(own, partial(self._across_blocks, channel), self.crossing.shards, self._backend)
+            yield from own
+
+    def _across_blocks(self, channel: int, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`Crossing.across_blocks` by the names of the tables."""
+        sums = self.crossing.across_blocks(channel, {self._names.index(name): each for name, each in values.items()})
+        return {self._names[number]: each for number, each in sums.items()}
+
+    def _gradients(self, own: Pending) -> list[Pending]:
         """What the backward passes of all ranks mean to the rows of this one, for each channel."""
         visit, gradient, winners = own.parts, own.gradient, own.winners
         assert isinstance(visit, Visit)

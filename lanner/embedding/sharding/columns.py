@@ -1,0 +1,87 @@
+"""Optimizers that look at whole rows, on tables whose columns lie on several ranks.
+
+Row-wise Adagrad needs the mean square of a row's gradient. Each rank has that of its columns; the sums over all blocks
+of columns turn the step into one that every column can take by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lanner.data.batch import Bags
+from lanner.embedding.gradients import Backend, Move, Part, RowSums, as_one, sum_by_row
+from lanner.embedding.optimizers import Optimizer
+from lanner.embedding.sharding.shards import Shard
+from lanner.embedding.steps import step_of
+from lanner.kernels.update import Rule, Step
+
+Across = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+"""Sums of [n] over the blocks of columns, by the name of the table."""
+
+
+def sees_rows(optimizer: Optimizer) -> bool:
+    """Whether the step of a column depends on other columns of its row."""
+    return step_of(optimizer, 1).rule is Rule.ROWWISE_ADAGRAD
+
+
+class _Rows(NamedTuple):
+    """The distinct rows that a move changes, and their summed gradients."""
+
+    move: Move
+    sums: RowSums
+    tables: list[str]
+
+    def by_table(self, values: Tensor) -> dict[str, Tensor]:
+        return dict(zip(self.tables, torch.split(values, self.sums.counts.tolist()), strict=True))
+
+    def joined(self, values: Mapping[str, Tensor]) -> Tensor:
+        return torch.cat([values[table] for table in self.tables])
+
+    @property
+    def places(self) -> Tensor:
+        """Rows of the store."""
+        rows = torch.split(torch.from_numpy(self.sums.rows), self.sums.counts.tolist())
+        return torch.cat([part + int(first) for part, first in zip(rows, self.sums.first_rows, strict=True)])
+
+
+def by_columns(moves: Sequence[Move], across: Across, shards: Mapping[str, Shard], backend: Backend) -> list[Move]:
+    """The same steps as moves in which no column depends on another; row-wise state is brought up to date here.
+
+    All ranks take part, also those without moves.
+    """
+    rows = [_rows(move, backend) for move in moves]
+    gradients = [each.sums.sums * each.move.step.scale for each in rows]
+    squares = _squares(rows, gradients, across)
+    return [_move(*each, shards) for each in zip(rows, gradients, squares, strict=True)]
+
+
+def _rows(move: Move, backend: Backend) -> _Rows:
+    sums = sum_by_row(Part(move.store, move.layout, move.bags), move.gradient, move.winners, backend)
+    names = {span.start: name for name, span in move.store.spans.items()}
+    return _Rows(move, sums, [names[int(first)] for first in sums.first_rows])
+
+
+def _squares(rows: Sequence[_Rows], gradients: Sequence[Tensor], across: Across) -> list[Tensor]:
+    """For each row the sum of the squares of all its columns."""
+    own: dict[str, Tensor] = {}
+    for each, gradient in zip(rows, gradients, strict=True):
+        own |= each.by_table(gradient.square().sum(1))
+    sums = across(own)
+    return [each.joined(sums) for each in rows]
+
+
+def _move(rows: _Rows, gradient: Tensor, squares: Tensor, shards: Mapping[str, Shard]) -> Move:
+    store, step = rows.move.store, rows.move.step
+    flat, layout, bags = as_one([rows.sums._replace(sums=gradient)])
+    if step.rule is not Rule.ROWWISE_ADAGRAD:
+        return Move(store, flat, layout, bags, None, step._replace(scale=1.0))
+    dims = torch.cat([torch.full_like(part, shards[name].table.dim) for name, part in rows.by_table(squares).items()])
+    state, at = store.states["sum"], rows.places
+    state[at] += squares / dims
+    factors = 1 / (state[at].sqrt() + step.eps)
+    own = Bags(bags.names, bags.values, bags.offsets, factors)
+    return Move(store, flat, layout, own, None, Step(Rule.SGD, step.rate))
