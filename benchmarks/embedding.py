@@ -4,14 +4,16 @@
     python benchmarks/embedding.py --shape large   # 2 tables x 5,000,000 rows: far above the last-level cache
 
 All engines run in one process and take turns, so that a busy machine hits them alike; each line gives the best and
-the median of the rounds, and how many times as long the peer took. Ids are uniform. A step is forward, backward and
-optimizer. `roofline` is what must move at least (rows, state, output, gradient, ids) by the time, as a share of the
-copy bandwidth measured in the same run; rows found in cache can carry it past 100 %.
+the median of the rounds, and how many times as long the peer took. A step is forward, backward and optimizer, through
+the public module, memory for the output included. Ids are uniform, and power-law: the probability of the n-th most
+frequent id of a table falls with n^-1.05. `roofline` is what must move at least (rows, state, output, gradient, ids)
+by the time, as a share of the copy bandwidth measured in the same run; rows found in cache can carry it past 100 %.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -23,13 +25,13 @@ from dataclasses import dataclass
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-import numpy as np
 import torch
+from _rig import copy_bandwidth, draw, rounds_of
 from torch import Tensor, nn
 
 from lanner.data.batch import Bags
 from lanner.embedding import SGD, Adagrad, EmbeddingCollection, FeatureConfig, Optimizer, RowWiseAdagrad, TableConfig
-from lanner.kernels import memory, parallel
+from lanner.kernels import parallel
 
 try:
     from fbgemm_gpu.split_embedding_configs import EmbOptimType
@@ -131,22 +133,6 @@ def torch_engine(shape: Shape, optimizer: Optimizer, bags: Bags, gradient: Tenso
     return Engine("torch", forward, step)
 
 
-def copy_bandwidth() -> float:
-    """Bytes read and written a second by the kernel threads copying 256 MB, best of 5."""
-    source, target = memory.zeros(1 << 25, np.float32), memory.zeros(1 << 25, np.float32)
-    source.fill(1)
-
-    def piece(begin: int, end: int) -> None:
-        target[begin:end] = source[begin:end]
-
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        parallel.run(piece, source.size)
-        times.append(time.perf_counter() - start)
-    return 2 * source.nbytes / min(times)
-
-
 def least_bytes(shape: Shape, bags: Bags, optimizer: Optimizer, step: bool) -> int:
     """Bytes that a forward, or a whole step, must move at least."""
     row, ids = shape.dim * 4, bags.values.numel()
@@ -159,26 +145,18 @@ def least_bytes(shape: Shape, bags: Bags, optimizer: Optimizer, step: bool) -> i
     return moved
 
 
-def rounds_of(
-    calls: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float]
-) -> dict[str, list[float]]:
-    """Milliseconds of every call in every round, taken in turn; the first call of each is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(rounds + 1):
-        for name, call in calls.items():
-            start = clock()
-            call()
-            if turn:
-                times[name].append((clock() - start) * 1e3)
-    return times
-
-
 def measure(
-    shape: Shape, hotness: int, optimizer: Optimizer, rounds: int, peers: list[str], clock: Callable[[], float]
+    shape: Shape,
+    hotness: int,
+    ids: str,
+    optimizer: Optimizer,
+    rounds: int,
+    peers: list[str],
+    clock: Callable[[], float],
 ) -> list[dict[str, object]]:
     """Forward and step of all engines."""
     random = torch.Generator().manual_seed(0)
-    values = torch.randint(0, shape.rows, (shape.tables * shape.batch * hotness,), generator=random)
+    values = torch.from_numpy(draw(ids, shape.rows, (shape.tables, shape.batch * hotness))).view(-1)
     offsets = None if hotness == 1 else torch.arange(0, values.numel() + 1, hotness)
     bags = Bags(shape.names, values, offsets)
     gradient = torch.randn(shape.batch, shape.tables * shape.dim, generator=random) * 1e-3
@@ -191,7 +169,7 @@ def measure(
         moved = least_bytes(shape, bags, optimizer, work == "step")
         for name, taken in times.items():
             result: dict[str, object] = {
-                "work": work, "hotness": hotness, "optimizer": type(optimizer).__name__, "engine": name,
+                "work": work, "hotness": hotness, "ids": ids, "optimizer": type(optimizer).__name__, "engine": name,
                 "best_ms": min(taken), "median_ms": statistics.median(taken),
                 "ratio_best": min(taken) / min(times["lanner"]),
                 "ratio_median": statistics.median(taken) / statistics.median(times["lanner"]),
@@ -203,7 +181,8 @@ def measure(
 
 
 def line(result: dict[str, object]) -> str:
-    title = f"{result['hotness']:>2}-hot {result['work']:<7} {result['optimizer']:<14} {result['engine']:<6}"
+    title = f"{result['hotness']:>2}-hot {result['ids']:<9} {result['work']:<7} {result['optimizer']:<14}"
+    title += f" {result['engine']:<6}"
     return (
         f"{title} best {result['best_ms']:8.2f} ms  median {result['median_ms']:8.2f} ms  "
         f"{result['ratio_best']:6.2f}x {result['ratio_median']:6.2f}x  "
@@ -216,6 +195,7 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="criteo")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--hotness", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--ids", nargs="+", choices=["uniform", "power-law"], default=["uniform", "power-law"])
     parser.add_argument("--optimizers", nargs="+", default=["RowWiseAdagrad", "Adagrad", "SGD"])
     parser.add_argument("--peers", nargs="*", default=["fbgemm", "torch"])
     parser.add_argument("--one-thread", action="store_true", help="one thread each, CPU time: for a busy machine")
@@ -232,10 +212,9 @@ def main() -> None:
     shape = SHAPES[options.shape]
     if not options.json:
         print(f"{shape}, {parallel.threads()} threads; copy bandwidth {copy_bandwidth() / 1e9:.1f} GB/s")
-    for hotness in options.hotness:
-        for name in options.optimizers:
-            for result in measure(shape, hotness, optimizers[name], options.rounds, options.peers, clock):
-                print(json.dumps(result) if options.json else line(result), flush=True)
+    for hotness, ids, name in itertools.product(options.hotness, options.ids, options.optimizers):
+        for result in measure(shape, hotness, ids, optimizers[name], options.rounds, options.peers, clock):
+            print(json.dumps(result) if options.json else line(result), flush=True)
 
 
 if __name__ == "__main__":
