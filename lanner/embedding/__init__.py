@@ -4,6 +4,7 @@ from lanner.embedding.collection import EmbeddingCollection
 from lanner.embedding.dynamic import DynamicConfig
 from lanner.embedding.initializers import Constant, Initializer, Normal, Uniform
 from lanner.embedding.optimizers import SGD, Adagrad, Adam, Optimizer, RowWiseAdagrad
+from lanner.embedding.settings import EmbeddingSettings, TableSettings
 from lanner.embedding.tables import FeatureConfig, TableConfig
 
 __all__ = [
@@ -13,11 +14,13 @@ __all__ = [
     "Constant",
     "DynamicConfig",
     "EmbeddingCollection",
+    "EmbeddingSettings",
     "FeatureConfig",
     "Initializer",
     "Normal",
     "Optimizer",
     "RowWiseAdagrad",
     "TableConfig",
+    "TableSettings",
     "Uniform",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from lanner.embedding.initializers import Initializer
 from lanner.embedding.joint import allocate
 from lanner.embedding.optimizers import SGD, Optimizer
 from lanner.embedding.prepared import Prepared
+from lanner.embedding.settings import EmbeddingSettings
 from lanner.embedding.sharding.crossing import spread
 from lanner.embedding.sharding.placement import Plan
 from lanner.embedding.sharding.sharded import ShardedTables, Visit
@@ -107,10 +108,17 @@ class EmbeddingCollection(nn.Module):
         dim: int,
         optimizer: Optimizer = SGD(0.01),
         initializer: Initializer | None = None,
+        settings: EmbeddingSettings | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> EmbeddingCollection:
-        """The tables and features of a fitted schema, all of width `dim`; `options` are the constructor's."""
-        return cls(*tables.from_schema(schema, dim, initializer), optimizer=optimizer, **options)
+        """The tables and features of a fitted schema, all of width `dim`.
+
+        `settings` say more of single tables and go first; `options` are the constructor's.
+        """
+        settings = EmbeddingSettings.of(settings)
+        of_schema, features = tables.from_schema(schema, dim, initializer)
+        options.setdefault("plan", settings.load_plan())
+        return cls(settings.applied(of_schema), features, optimizer=optimizer, **options)
 
     @property
     def width(self) -> int:

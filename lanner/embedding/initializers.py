@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
 
 import numpy as np
 
 from lanner.errors import ConfigError
 from lanner.kernels import random
+
+
+def _check_finite(owner: object, *values: object) -> None:
+    for value in values:
+        if not (isinstance(value, (int, float)) and math.isfinite(value)):
+            raise ConfigError(f"{type(owner).__name__}: found {value!r}, expected a finite number")
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,7 @@ class Uniform:
     high: float
 
     def __post_init__(self) -> None:
+        _check_finite(self, self.low, self.high)
         if not self.low <= self.high:
             raise ConfigError(f"Uniform: low is {self.low!r}, above high {self.high!r}")
 
@@ -36,6 +44,7 @@ class Normal:
     std: float = 0.01
 
     def __post_init__(self) -> None:
+        _check_finite(self, self.mean, self.std)
         if not self.std >= 0:
             raise ConfigError(f"Normal: std is {self.std!r}, expected at least 0")
 
@@ -46,6 +55,13 @@ class Constant:
 
     value: float = 0.0
 
+    def __post_init__(self) -> None:
+        _check_finite(self, self.value)
+
+
+Given = Uniform | Normal | Constant
+"""What a user chooses from."""
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -54,14 +70,14 @@ class Cut:
     The part has the columns from `column` on, as many as it is wide, of the whole's `dim`.
     """
 
-    whole: Uniform | Normal | Constant
+    whole: Given
     first: int
     step: int
     column: int
     dim: int
 
 
-Initializer = Uniform | Normal | Constant | Cut
+Initializer = Given | Cut
 _CUT_ROWS = 1 << 14  # rows of the whole that are made at once
 
 
@@ -69,6 +85,24 @@ def default(rows: int | None) -> Uniform:
     """The initializer of a table that has none, by its number of rows; None: a dynamic one."""
     bound = 0.01 if rows is None else math.sqrt(1 / rows)
     return Uniform(-bound, bound)
+
+
+def describe(initializer: Given) -> dict[str, Any]:
+    """The initializer as a JSON-able mapping: its `name` and its settings; `parse` is the inverse."""
+    return {"name": type(initializer).__name__, **asdict(initializer)}
+
+
+def parse(values: dict[str, Any]) -> Given:
+    """The initializer that `describe` described. Raises ConfigError naming an unknown name or setting."""
+    settings, kinds = dict(values), {kind.__name__: kind for kind in get_args(Given)}
+    name = settings.pop("name", None)
+    if name not in kinds:
+        raise ConfigError(f"initializer {name!r} is not known; expected one of {', '.join(kinds)}")
+    try:
+        initializer: Given = kinds[name](**settings)
+    except TypeError as error:
+        raise ConfigError(f"initializer {name}: {error}") from error
+    return initializer
 
 
 def fill(block: np.ndarray, initializer: Initializer | None, table: str, rows: int, seed: int, first: int = 0) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from lanner.embedding import EmbeddingSettings
 from lanner.errors import ConfigError
 from lanner.models.dlrm import DLRM
 from lanner.models.ranking import RankingModel
@@ -13,22 +15,26 @@ from lanner.schema import Schema
 
 __all__ = ["DLRM", "RankingModel", "build", "name_of"]
 
-_MODELS: dict[str, type[RankingModel]] = {"dlrm": DLRM}
+_MODELS: dict[str, Any] = {"dlrm": DLRM}
 
 
-def build(name: str, schema: Schema, **hyperparameters: Any) -> RankingModel:
-    """The model called `name` for `schema`. Raises ConfigError for an unknown name or hyperparameter, and for a
-    model too big for memory.
+def build(
+    name: str, schema: Schema, embedding: EmbeddingSettings | Mapping[str, Any] | None = None, **hyperparameters: Any
+) -> RankingModel:
+    """The model called `name` for `schema`, with what `embedding` says of its tables.
+
+    Raises ConfigError for an unknown name, hyperparameter or table, and for a model too big for memory.
     """
     kind = _MODELS.get(name)
     if kind is None:
         raise ConfigError(f"model.name: {name!r}; expected one of {', '.join(sorted(_MODELS))}")
-    allowed = [key for key in inspect.signature(kind.__init__).parameters if key not in ("self", "schema")]
+    allowed = [key for key in inspect.signature(kind.__init__).parameters if key not in ("self", "schema", "embedding")]
     for key in hyperparameters:
         if key not in allowed:
             raise ConfigError(f"model.{key}: {name} has no such hyperparameter; it has {', '.join(allowed)}")
     try:
-        return kind(schema, **hyperparameters)
+        model: RankingModel = kind(schema, embedding=embedding, **hyperparameters)
+        return model
     except (MemoryError, RuntimeError) as error:  # PyTorch's allocator raises the latter
         if isinstance(error, RuntimeError) and "DefaultCPUAllocator" not in str(error):
             raise

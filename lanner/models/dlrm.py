@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from torch import Tensor
 
-from lanner.embedding import EmbeddingCollection
+from lanner.embedding import EmbeddingCollection, EmbeddingSettings
 from lanner.errors import ConfigError
 from lanner.layers import MLP, CatInteraction, DotInteraction
 from lanner.models.ranking import RankingModel, seeded
@@ -39,6 +39,7 @@ class DLRM(RankingModel):
         dropout: Share of the top layers' activations zeroed while training. For small data.
         batch_norm: Normalise before each activation of both MLPs.
         seed: Of the initial weights, dense and embeddings.
+        embedding: Settings of single tables; a mapping is read as a recipe's section `embedding`.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class DLRM(RankingModel):
         dropout: float = 0.0,
         batch_norm: bool = False,
         seed: int = 0,
+        embedding: EmbeddingSettings | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         _check(schema, dim, bottom, top, interaction, dropout)
         self.schema = schema
-        self.embedding = EmbeddingCollection.from_schema(schema, dim, seed=seed)
+        self.embedding_settings = EmbeddingSettings.of(embedding)
+        self.embedding = EmbeddingCollection.from_schema(schema, dim, seed=seed, settings=self.embedding_settings)
         features, dense = len(schema.sparse), len(schema.dense)
         dot = interaction == "dot" and features > 0 and features + (dense > 0) > 1  # one vector alone has no pairs
         if dot and dense and tuple(bottom)[-1:] != (dim,):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lanner.data.batch import Batch
-from lanner.embedding import EmbeddingCollection
+from lanner.embedding import EmbeddingCollection, EmbeddingSettings
 from lanner.schema import Schema
 
 
@@ -21,7 +21,8 @@ class RankingModel(nn.Module):
     schema: Schema
     embedding: EmbeddingCollection
     hyperparameters: dict[str, Any]
-    """JSON-able; `lanner.models.build(name, schema, **hyperparameters)` makes the same model."""
+    """JSON-able; `lanner.models.build(name, schema, embedding_settings, **hyperparameters)` makes the same model."""
+    embedding_settings: EmbeddingSettings
 
     @abstractmethod
     def head(self, dense: Tensor, embedded: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ dense.safetensors             weights and buffers outside the embeddings
 dense_optimizer.safetensors   their optimizer's state
 tables/<name>/                rows by key with their optimizer state
 schema.yaml, vocab/           what ids mean
-recipe.yaml                   the model's name and hyperparameters, and the training settings
+recipe.yaml                   the model's name and hyperparameters, its tables' and the training settings
 trainer.json                  step, epoch, place in the epoch, random generators
 manifest.json                 written last: a directory without it is unfinished and ignored
 """
@@ -82,8 +82,9 @@ def load_model(path: str | os.PathLike[str]) -> RankingModel:
 
 def restore(path: str | os.PathLike[str], schema: Schema) -> RankingModel:
     """`load_model` of a checkpoint that `open_checkpoint` has checked and given the schema of."""
-    hyperparameters = dict(read_recipe(path)["model"])
-    model = build(hyperparameters.pop("name"), schema, **hyperparameters)
+    recipe = read_recipe(path)
+    hyperparameters = dict(recipe["model"])
+    model = build(hyperparameters.pop("name"), schema, recipe.get("embedding"), **hyperparameters)
     load_weights(path, model)
     return model.eval()
 

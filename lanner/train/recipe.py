@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lanner import storage
+from lanner.embedding import EmbeddingSettings
 from lanner.errors import ConfigError
-from lanner.train.settings import Settings, validated
+from lanner.train.settings import Settings
+from lanner.validation import validated
 
 
 class ModelRecipe(BaseModel):
@@ -20,13 +22,19 @@ class ModelRecipe(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str = "dlrm"
 
+    @model_validator(mode="after")
+    def _no_section(self) -> ModelRecipe:
+        if "embedding" in self.hyperparameters:
+            raise ValueError("`embedding` is a section of the recipe, beside `model`")
+        return self
+
     @property
     def hyperparameters(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
 
 class Recipe(Settings):
-    """`Settings`, the model, the dataset `data` and the run directory `out`.
+    """`Settings`, the model, its `embedding` tables, the dataset `data` and the run directory `out`.
 
     `resume` goes on from the run's last checkpoint where there is one; `overwrite` allows an `out` that holds another
     run. `prep` is for whoever prepares the dataset (options of `lanner prep`); training does not read it.
@@ -35,6 +43,7 @@ class Recipe(Settings):
     data: str | None = None
     out: str | None = None
     model: ModelRecipe = ModelRecipe()
+    embedding: EmbeddingSettings = EmbeddingSettings()
     resume: bool = False
     overwrite: bool = False
     prep: dict[str, Any] = Field(default_factory=dict)

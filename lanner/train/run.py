@@ -39,7 +39,7 @@ def _train(recipe: Recipe, quiet: bool) -> dict[str, Any]:
     if dataset.train is None or not dataset.train.rows:
         raise DataError(f"{recipe.data}: the dataset has no training rows")
     hyperparameters = {"seed": recipe.seed, **recipe.model.hyperparameters}
-    model = build(recipe.model.name, dataset.schema, **hyperparameters)
+    model = build(recipe.model.name, dataset.schema, recipe.embedding, **hyperparameters)
     trainer = Trainer(model, **recipe.settings, out=recipe.out, quiet=quiet)
     if run is not None:
         if recipe.resume and run.last() is not None:

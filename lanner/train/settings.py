@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer
 
 from lanner.embedding.optimizers import SGD, Adagrad, Adam, RowWiseAdagrad, describe, parse
-from lanner.errors import ConfigError
+from lanner.embedding.settings import OptimizerSetting
 from lanner.train.schedule import Schedule
 
 
@@ -15,11 +15,6 @@ def _optimizer(value: Any) -> Any:
     return parse(value) if isinstance(value, dict) else value
 
 
-Optimizer = Annotated[
-    InstanceOf[SGD] | InstanceOf[Adagrad] | InstanceOf[RowWiseAdagrad] | InstanceOf[Adam],
-    BeforeValidator(_optimizer),
-    PlainSerializer(describe),
-]
 DenseOptimizer = Annotated[
     InstanceOf[SGD] | InstanceOf[Adagrad] | InstanceOf[Adam], BeforeValidator(_optimizer), PlainSerializer(describe)
 ]
@@ -30,7 +25,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     batch_size: int = Field(default=4096, ge=1)
-    embedding_optimizer: Optimizer = RowWiseAdagrad(0.02)
+    embedding_optimizer: OptimizerSetting = RowWiseAdagrad(0.02)
     dense_optimizer: DenseOptimizer = Adam(1e-3)
     epochs: int = Field(default=1, ge=1)
     max_steps: int | None = Field(default=None, ge=1)
@@ -45,19 +40,3 @@ class Settings(BaseModel):
     checkpoint_every: int | None = Field(default=None, ge=1)
     keep_checkpoints: int = Field(default=2, ge=1)
     log_every: int = Field(default=100, ge=1)
-
-
-def validated(kind: type[BaseModel], values: dict[str, Any], source: str) -> Any:
-    """`kind` from plain values; raises ConfigError naming `source`, each key at fault and the value seen."""
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"{source}: " + "; ".join(_problem(p, kind) for p in error.errors())) from error
-
-
-def _problem(problem: Any, kind: type[BaseModel]) -> str:
-    place = ".".join(str(step) for step in problem["loc"] if not str(step).startswith("is-instance"))
-    if problem["type"] == "extra_forbidden":
-        fields = f"; the keys here are {', '.join(kind.model_fields)}" if len(problem["loc"]) == 1 else ""
-        return f"{place}: no such key{fields}"
-    return f"{place}: {problem['msg']} (got {problem['input']!r})"

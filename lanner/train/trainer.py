@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lanner import storage
 from lanner.data import Split
-from lanner.embedding.optimizers import Adam, RowWiseAdagrad
+from lanner.embedding.optimizers import Adam, Optimizer, RowWiseAdagrad
 from lanner.errors import ConfigError
 from lanner.models import RankingModel, name_of
 from lanner.train import checkpoint, optimizers
@@ -19,13 +19,14 @@ from lanner.train.inference import measure, predict, require_scorable
 from lanner.train.precision import build as build_precision
 from lanner.train.run_directory import RunDirectory
 from lanner.train.schedule import Schedule
-from lanner.train.settings import DenseOptimizer, Optimizer, Settings, validated
+from lanner.train.settings import DenseOptimizer, Settings
 from lanner.train.state import Progress, random_state
 from lanner.train.step import TrainingStep
 from lanner.train.verdict import Verdict
+from lanner.validation import validated
 
 _EVALUATION_BATCH = 4096
-_FIXED = ("batch_size", "seed", "embedding_optimizer", "dense_optimizer", "precision")
+_FIXED = ("batch_size", "seed", "embedding", "embedding_optimizer", "dense_optimizer", "precision")
 
 
 class Trainer:
@@ -195,9 +196,10 @@ class Trainer:
         checkpoint.load_weights(path, self.model)
 
     def recipe(self) -> dict[str, Any]:
-        """The settings and the model, as a recipe's values."""
+        """The settings, the model and its tables, as a recipe's values."""
         model = {"name": name_of(self.model), **self.model.hyperparameters}
-        return {"model": model, **self.settings.model_dump(mode="json")}
+        embedding = self.model.embedding_settings.lasting()
+        return {"model": model, "embedding": embedding, **self.settings.model_dump(mode="json")}
 
     def _batch(self, given: int | None) -> int:
         return given or max(self.settings.batch_size, _EVALUATION_BATCH)

@@ -16,15 +16,18 @@ Columns = dict[str, Any]
 """Labels and sparse features by name (one value a row, or a list of lists), and `dense` [rows, D]."""
 
 
-def schema(dense: int = 2, rows: tuple[int, ...] = (20, 30), **options: Any) -> Schema:
-    """Label `label`, numbers n0.., one-hot features c0.. with identity tables of the given rows."""
+KEYS = 30
+"""Keys of a dynamic table that occur again and again."""
+
+
+def schema(dense: int = 2, rows: tuple[int, ...] = (20, 30), dynamic: bool = False, **options: Any) -> Schema:
+    """Label `label`, numbers n0.., one-hot features c0.. with identity tables of the given rows, or dynamic ones."""
+    encoders = [{"kind": "key"} if dynamic else {"kind": "identity", "size": n} for n in rows]
     return Schema(
         labels=options.pop("labels", ({"name": "label"},)),
         dense=tuple({"name": f"n{k}"} for k in range(dense)),
-        sparse=tuple(
-            {"name": f"c{k}", "raw": "int", "encoder": {"kind": "identity", "size": n}} for k, n in enumerate(rows)
-        ),
-        tables=tuple({"name": f"c{k}", "rows": n} for k, n in enumerate(rows)),
+        sparse=tuple({"name": f"c{k}", "raw": "int", "encoder": encoder} for k, encoder in enumerate(encoders)),
+        tables=tuple({"name": f"c{k}", "rows": "dynamic" if dynamic else n} for k, n in enumerate(rows)),
         **options,
     )
 
@@ -46,6 +49,16 @@ def write(path: Path, of: Schema, **splits: Columns) -> Dataset:
     return Dataset.open(path)
 
 
+def _ids(count: Any, rows: int, draw: np.random.Generator) -> np.ndarray:
+    if count != "dynamic":
+        return draw.integers(0, count, rows)
+    extremes = np.iinfo(np.int64)
+    keys = np.random.default_rng(99).integers(extremes.min, extremes.max, KEYS)
+    keys[:4] = 0, -1, extremes.min, extremes.max
+    rare = draw.random(rows) < 0.1
+    return np.where(rare, draw.integers(extremes.min, extremes.max, rows), keys[draw.integers(0, KEYS, rows)])
+
+
 def _array(name: str, values: Any) -> pa.Array:
     if name == "dense":
         flat = pa.array(np.asarray(values, np.float32).reshape(-1))
@@ -55,13 +68,18 @@ def _array(name: str, values: Any) -> pa.Array:
     array = np.asarray(values)
     if array.dtype.kind == "f":
         return pa.array(array.astype(np.float32))
+    if array.dtype == np.int64 and array.size and (array.min() < 0 or array.max() >= 1 << 16):
+        return pa.array(array)
     return pa.array(array.astype(np.uint8 if array.size == 0 or array.max() < 256 else np.uint16))
 
 
 def random_rows(rows: int, of: Schema, seed: int = 0, signal: float = 2.0) -> Columns:
-    """Random features; the label follows the first number, and the parity of the first feature."""
+    """Random features; the label follows the first number, and the parity of the first feature.
+
+    The ids of dynamic tables are `KEYS` any 64-bit integers, alike for every seed, and now and then one more.
+    """
     draw = np.random.default_rng(seed)
-    columns: Columns = {f.name: draw.integers(0, of.table(f.name).rows, rows) for f in of.sparse}
+    columns: Columns = {f.name: _ids(of.table(f.name).rows, rows, draw) for f in of.sparse}
     logit = np.zeros(rows)
     if of.dense:
         columns["dense"] = draw.standard_normal((rows, len(of.dense))).astype(np.float32)

@@ -1,0 +1,120 @@
+"""`EmbeddingSettings`: what a recipe says of embedding tables beyond the schema, its section `embedding`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator
+
+from lanner.embedding import initializers, optimizers
+from lanner.embedding.dynamic.config import DynamicConfig
+from lanner.embedding.sharding.placement import Plan
+from lanner.embedding.tables import TableConfig
+from lanner.errors import ConfigError
+from lanner.validation import validated
+
+OTHERS = "*"
+"""In place of a table's name: what holds for every table that does not say it itself."""
+
+
+def _given(kind: Any, parse: Callable[[dict[str, Any]], Any]) -> BeforeValidator:
+    """Take objects of `kind` as they are and parse mappings; what cannot be used is an error of the key."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, kind):
+            return value
+        if not isinstance(value, dict):
+            raise ValueError("expected a mapping")
+        try:
+            return parse(value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+
+    return BeforeValidator(read)
+
+
+def _dynamic(values: dict[str, Any]) -> DynamicConfig:
+    for key in values:
+        if key not in DynamicConfig.__dataclass_fields__:
+            raise ConfigError(f"no such key: {key!r}; the keys are {', '.join(DynamicConfig.__dataclass_fields__)}")
+    return DynamicConfig(**values)
+
+
+def _plan(value: Any) -> Any:
+    if not isinstance(value, str | dict | None):
+        raise ValueError("expected the name of a file, or a mapping")
+    return value
+
+
+OptimizerSetting = Annotated[Any, _given(optimizers.Optimizer, optimizers.parse), PlainSerializer(optimizers.describe)]
+"""An optimizer, or the mapping that `lanner.embedding.optimizers.describe` gives."""
+_Initializer = Annotated[Any, _given(initializers.Given, initializers.parse), PlainSerializer(initializers.describe)]
+_Dynamic = Annotated[Any, _given(DynamicConfig, _dynamic), PlainSerializer(asdict)]
+
+
+class TableSettings(BaseModel):
+    """What is said of a table; None stands for "not said". `dynamic` is for tables that the schema calls dynamic."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    dtype: Literal["fp32", "bf16", "fp16"] | None = None
+    optimizer: OptimizerSetting | None = None
+    initializer: _Initializer | None = None
+    dynamic: _Dynamic | None = None
+
+
+class EmbeddingSettings(BaseModel):
+    """`tables` by name ("*" says for all what they do not say themselves), and what matters to one run alone.
+
+    `plan` places the tables on processes: the file of a plan, or what stands in one.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    tables: dict[str, TableSettings] = {}
+    plan: Annotated[Any, PlainValidator(_plan)] = None
+
+    @classmethod
+    def of(cls, given: EmbeddingSettings | Mapping[str, Any] | None) -> EmbeddingSettings:
+        """Settings from what a caller gives; raises ConfigError naming the key at fault."""
+        if isinstance(given, EmbeddingSettings):
+            return given
+        settings: EmbeddingSettings = validated(cls, given or {}, "embedding")
+        return settings
+
+    def lasting(self) -> dict[str, Any]:
+        """What decides how rows are made and trained, JSON-able; a checkpoint keeps it, unlike a run's own choices."""
+        return self.model_dump(mode="json", include={"tables"}, exclude_none=True)
+
+    def load_plan(self) -> Plan | None:
+        """The plan, read where it is a file. Raises ConfigError where it cannot be used."""
+        if self.plan is None or isinstance(self.plan, str):
+            return None if self.plan is None else Plan.load(self.plan)
+        return Plan.from_yaml(yaml.safe_dump(self.plan), "embedding.plan")
+
+    def applied(self, tables: list[TableConfig]) -> list[TableConfig]:
+        """`tables` with these settings. Raises ConfigError naming a table that is not there or cannot be dynamic."""
+        known = {table.name for table in tables}
+        for name in self.tables.keys() - known - {OTHERS}:
+            raise ConfigError(
+                f"embedding.tables: there is no table {name!r}; there are {', '.join(sorted(known)) or 'none'}"
+            )
+        others = self.tables.get(OTHERS, TableSettings())
+        if others.dynamic is not None and all(table.rows != "dynamic" for table in tables):
+            raise ConfigError(f"embedding.tables.{OTHERS}.dynamic: the schema has no dynamic table; {_KEYS}")
+        return [_applied(table, self.tables.get(table.name, TableSettings()), others) for table in tables]
+
+
+_KEYS = "`lanner prep --keys` makes such schemas"
+
+
+def _applied(table: TableConfig, own: TableSettings, others: TableSettings) -> TableConfig:
+    said = {**dict(others), **{key: value for key, value in own if value is not None}}
+    if table.rows != "dynamic":
+        if own.dynamic is not None:
+            raise ConfigError(
+                f"embedding.tables.{table.name}.dynamic: the schema gives the table {table.rows} rows; {_KEYS}"
+            )
+        del said["dynamic"]
+    return replace(table, **{key: value for key, value in said.items() if value is not None})
