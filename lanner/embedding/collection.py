@@ -24,6 +24,7 @@ from lanner.embedding.optimizers import SGD, Optimizer
 from lanner.embedding.prepared import Prepared
 from lanner.embedding.settings import EmbeddingSettings
 from lanner.embedding.sharding.crossing import spread
+from lanner.embedding.sharding.exchange import Wire
 from lanner.embedding.sharding.placement import Plan
 from lanner.embedding.sharding.sharded import ShardedTables, Visit
 from lanner.embedding.sharding.shards import Shard
@@ -243,9 +244,27 @@ class EmbeddingCollection(nn.Module):
         """Put in what is held here of whole rows of a table (see `Store.place`)."""
         self._home(table).place(table, self.shards[table].inward(rows))
 
+    def config(self, table: str) -> TableConfig:
+        """What a table is."""
+        return self._configs[table]
+
+    def store(self, table: str) -> Store | None:
+        """What holds this process's part of a table; None where it has none."""
+        return self._homes.get(table)
+
+    def groups(self, table: str) -> tuple[tuple[int, ...], ...]:
+        """For each block of a table's columns the ranks that share its rows; of copies on all ranks only the first."""
+        plan = self._sharded.crossing.plan if self._sharded else None
+        return (plan.tables[table].groups if plan else ()) or ((0,),)
+
+    @property
+    def wire(self) -> Wire | None:
+        """The way to the processes that the tables are spread over; None where all are here."""
+        return self._sharded.crossing.wire if self._sharded else None
+
     def table_optimizer(self, table: str) -> Optimizer:
         """The optimizer that updates a table."""
-        return self._home(table).optimizer
+        return self._configs[table].optimizer or self.optimizer
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Use `optimizer` for every table that has none of its own; all optimizer state and `steps` start afresh."""

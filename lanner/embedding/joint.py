@@ -15,7 +15,7 @@ from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.steps import step_of
 from lanner.embedding.store import Rows
 from lanner.embedding.tables import TableConfig
-from lanner.errors import ConfigError
+from lanner.errors import ConfigError, DataError
 from lanner.kernels import memory
 from lanner.kernels.update import Step
 
@@ -39,6 +39,7 @@ class JointTable:
             rows += table.static_rows
         self._adopt(_zeros((rows, self.dim), _CARRIERS[FORMATS[tables[0].dtype]]), FORMATS[tables[0].dtype])
         self._changed = _zeros((rows,), "int32") if track else None
+        self._known_since = dict.fromkeys(self.spans, 0)
         for table in tables:
             self._fill(table, seed)
         self.set_optimizer(self.own_optimizer or optimizer)
@@ -80,6 +81,7 @@ class JointTable:
         """Note that step number `count` changed `rows`."""
         if self._changed is not None:
             self._changed[rows] = count
+            self.step = count + 1
 
     @property
     def tracks_changes(self) -> bool:
@@ -91,28 +93,45 @@ class JointTable:
         return sum(tensor.numel() * tensor.element_size() for tensor in (self.weights, *self.states.values()))
 
     def blocks(self, table: str, since: int | None = None) -> Iterator[Rows]:
-        """All rows of a table in order, or those that changed after step `since` (needs `track`)."""
+        """All rows of a table in order, or those that changed after step `since`.
+
+        Raises ConfigError where changes are not tracked, DataError where they are, but not from `since` on.
+        """
         span = self.spans[table]
         for begin, end in _slices(span.stop - span.start, self.dim):
+            at: slice | Tensor = slice(span.start + begin, span.start + end)
             keys = np.arange(begin, end)
             if since is not None:
-                if self._changed is None:
-                    raise ConfigError(f"table {table!r}: changes are not tracked; make it with track_changes=True")
-                keys = begin + np.flatnonzero(self._changed[span.start + begin : span.start + end] > since)
-            at = (
-                torch.from_numpy(keys + span.start)
-                if since is not None
-                else slice(span.start + begin, span.start + end)
-            )
+                keys = begin + np.flatnonzero(self._changes(table, since)[at] > since)
+                at = torch.from_numpy(keys + span.start)
             states = {name: state[at].numpy() for name, state in self.states.items()}
             yield Rows(keys, self.weights[at].float().numpy(), states)
 
+    def _changes(self, table: str, since: int) -> np.ndarray:
+        """By row, the step of the last change."""
+        if self._changed is None:
+            raise ConfigError(f"table {table!r}: changes are not tracked; make the collection with track_changes=True")
+        if since < (known := self._known_since[table]):
+            raise DataError(f"table {table!r}: changes are known since step {known}, not since {since}; dump it whole")
+        return self._changed
+
     def place(self, table: str, rows: Rows) -> None:
         """Overwrite rows by number."""
-        at = torch.from_numpy(rows.keys + self.spans[table].start)
-        self.weights[at] = torch.from_numpy(rows.weights).to(self.weights.dtype)
+        first = self.spans[table].start
+        at: slice | Tensor = torch.from_numpy(rows.keys + first)
+        if len(rows.keys) and np.array_equal(rows.keys, np.arange(rows.keys[0], rows.keys[0] + len(rows.keys))):
+            at = slice(first + int(rows.keys[0]), first + int(rows.keys[-1]) + 1)  # several times as fast
+        self.weights[at] = torch.from_numpy(np.ascontiguousarray(rows.weights)).to(self.weights.dtype)
         for name, values in rows.states.items():
-            self.states[name][at] = torch.from_numpy(values)
+            self.states[name][at] = torch.from_numpy(np.ascontiguousarray(values))
+        if self._changed is not None:
+            self._changed[at] = self.step
+
+    def restored(self, table: str, step: int) -> None:
+        """Rows are as of after step number `step`."""
+        self.step, self._known_since[table] = step + 1, step
+        if self._changed is not None:
+            self._changed[self.spans[table]] = 0
 
     def deleted_since(self, table: str, step: int) -> np.ndarray:
         """None: rows of a static table stay."""

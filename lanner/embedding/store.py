@@ -70,11 +70,18 @@ class Store(Protocol):
         ...
 
     def blocks(self, table: str, since: int | None = None) -> Iterator[Rows]:
-        """All rows of a table, or those changed after step `since`, some megabytes at a time."""
+        """All rows of a table, or those changed after step `since`, some megabytes at a time; keys rise.
+
+        Raises DataError or ConfigError where it is not known what changed since.
+        """
         ...
 
     def place(self, table: str, rows: Rows) -> None:
         """Put rows in under their keys; states that `rows` does not hold stay as they are."""
+        ...
+
+    def restored(self, table: str, step: int) -> None:
+        """Told once all rows are put in as they were after step number `step`; earlier changes are not known."""
         ...
 
     def deleted_since(self, table: str, step: int) -> np.ndarray:

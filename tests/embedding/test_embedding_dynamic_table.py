@@ -157,7 +157,7 @@ def test_occurrences_may_come_counted():
     one.rows_of("t", np.array([1, 2, 1, 1, 2, 1, 3]), True)
     two.rows_of("t", np.array([1, 2, 3]), True, times=np.array([4, 2, 1]))
     assert one.keys().tolist() == two.keys().tolist() == [1]
-    assert [dict(zip(*map(np.ndarray.tolist, t.waiting()), strict=True)) for t in (one, two)] == [{2: 2, 3: 1}] * 2
+    assert [dict(zip(*map(np.ndarray.tolist, t.waiting()[:2]), strict=True)) for t in (one, two)] == [{2: 2, 3: 1}] * 2
     for table in (one, two):
         table.rows_of("t", np.array([1]), True, times=np.array([10]))
         assert next(table.blocks("t")).states["meta.count"].tolist() == [14]

@@ -7,7 +7,6 @@ import torch
 
 from lanner.data.batch import Bags
 from lanner.embedding import Adagrad, DynamicConfig, EmbeddingCollection, FeatureConfig, TableConfig, Uniform
-from lanner.errors import DataError
 
 NAMES = ("user", "item", "seen")
 KEYS = [5, -1, 2**63 - 1, -(2**63), 0, 5, 7, 7, 8]
@@ -57,10 +56,3 @@ def test_a_limit_holds_and_the_counters_add_up(eviction):
     assert size <= 4 and counters.inserted - counters.evicted == size
     assert (counters.evicted == 0) == (eviction == "none")
     assert counters.inserted + counters.refused_full >= 30
-
-
-def test_a_dump_says_that_it_cannot_hold_a_dynamic_table(tmp_path):
-    model = collection("dynamic")
-    with pytest.raises(DataError, match="table 'user': dynamic tables cannot be dumped or loaded yet"):
-        model.embedding_dump(tmp_path)
-    model.embedding_dump(tmp_path, ["item"])

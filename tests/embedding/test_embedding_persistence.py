@@ -18,8 +18,9 @@ from lanner.embedding import (
     FeatureConfig,
     RowWiseAdagrad,
     TableConfig,
-    persistence,
+    joint,
 )
+from lanner.embedding.persistence import files
 from lanner.errors import DataError
 
 OPTIMIZERS = (SGD(0.1), Adagrad(0.1), RowWiseAdagrad(0.1), Adam(0.1))
@@ -55,7 +56,8 @@ def path(request, tmp_path):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
 def test_round_trip_and_training_goes_on_as_if_nothing_had_happened(path, optimizer, monkeypatch):
-    monkeypatch.setattr(persistence, "_BLOCK", 1000 * 8)  # several blocks a file
+    monkeypatch.setattr(files, "BLOCK", 1000 * 8)  # several blocks a file
+    monkeypatch.setattr(joint, "_BLOCK", 1000 * 8)
     collection = train(make(optimizer))
     collection.embedding_dump(path)
     twin = make(optimizer, seed=1)
@@ -124,23 +126,51 @@ def damage_description(folder):
     (folder / "table.json").write_text("{")
 
 
-def damage_keys(folder):
-    keys = np.arange(20)[::-1].astype("<i8").tobytes()
-    (folder / "key").write_bytes(keys)
+def rewrite(folder, name, values):
+    """Put other values in a file, as whoever makes dumps by hand would."""
+    (folder / name).write_bytes(values.tobytes())
     description = json.loads((folder / "table.json").read_text())
-    description["files"]["key"] = persistence._write(str(folder / "key"), iter([np.frombuffer(keys, np.uint8)]))
+    description["files"][name] = {"size": values.nbytes, "checksum": storage.checksum(folder / name)}
+    del description["id"]
     (folder / "table.json").write_text(json.dumps(description))
+
+
+def damage_keys(folder):
+    rewrite(folder, "key", np.arange(20)[::-1].astype("<i8"))
+
+
+def damage_more_states(folder):
+    rewrite(folder, "state.sum", np.zeros(23, "<f4"))
+
+
+def damage_nan(folder):
+    weights = np.fromfile(folder / "emb_vector", "<f4")
+    weights[13 * 3 + 1] = np.nan
+    rewrite(folder, "emb_vector", weights)
+
+
+def damage_infinity(folder):
+    rewrite(folder, "state.sum", np.where(np.arange(20) == 7, -np.inf, 0).astype("<f4"))
+
+
+def damage_edited(folder):
+    text = (folder / "table.json").read_text()
+    (folder / "table.json").write_text(text.replace('"steps": 3', '"steps": 4'))
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (damage_truncate, "'b'.*emb_vector has 236 bytes, expected 240"),
-        (damage_flip, "'b': emb_vector .* checksum"),
+        (damage_flip, "'b'.*emb_vector .* checksum"),
         (damage_state, "'b'.*state.sum is missing; pass optimizer_state=False"),
         (damage_unfinished, "'b'.*not a finished dump"),
         (damage_description, "'b'.*table.json is not valid"),
-        (damage_keys, "'b': key .* does not count the rows"),
+        (damage_keys, "'b'.*key does not count the rows"),
+        (damage_more_states, r"'b'.*state.sum has 92 bytes, expected 80 \(23 rows, expected 20\)"),
+        (damage_nan, "'b'.*emb_vector of key 13 holds nan"),
+        (damage_infinity, "'b'.*state.sum of key 7 holds -inf"),
+        (damage_edited, "'b'.*table.json was changed"),
     ],
 )
 def test_a_damaged_table_is_refused_by_name(tmp_path, damage, message):
@@ -169,7 +199,7 @@ def test_an_interrupted_overwrite_does_not_look_finished(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(persistence, "_write", fail)
+    monkeypatch.setattr(files.Output, "append", fail)
     with pytest.raises(OSError, match="disk full"):
         collection.embedding_dump(tmp_path)
     with pytest.raises(DataError, match="not a finished dump"):

@@ -15,12 +15,16 @@ def random_usage(rows: int, seed: int) -> np.ndarray:
     return np.stack([rng.integers(0, 30, rows), rng.integers(0, 4, rows)], 1).astype(np.int32)
 
 
+def some_keys(rows: int) -> np.ndarray:
+    return np.random.default_rng(5).permutation(rows) - rows // 2
+
+
 @given(st.integers(1, 300), st.integers(0, 2**32), st.integers(0, 35), st.integers(0, 400))
 def test_kernels_equal_the_reference(rows: int, seed: int, step: int, wanted: int) -> None:
-    table = random_usage(rows, seed)
+    table, keys = random_usage(rows, seed), some_keys(rows)
     for by in ("used", "count"):
-        found = usage.coldest(table, rows, step, wanted, by)
-        assert np.array_equal(found, usage.coldest(table, rows, step, wanted, by, backend="reference"))
+        found = usage.coldest(table, keys, rows, step, wanted, by)
+        assert np.array_equal(found, usage.coldest(table, keys, rows, step, wanted, by, backend="reference"))
     found = usage.unused(table, rows // 3, rows, step)
     assert np.array_equal(found, usage.unused(table, rows // 3, rows, step, backend="reference"))
     found = usage.free(table, rows // 3, rows, wanted)
@@ -37,18 +41,18 @@ def test_kernels_equal_the_reference(rows: int, seed: int, step: int, wanted: in
 @pytest.mark.parametrize("by", ["used", "count"])
 def test_the_coldest_of_many_rows_however_they_lie(by: str) -> None:
     rows = 100_000
-    shuffled = random_usage(rows, 0)
+    shuffled, keys = random_usage(rows, 0), some_keys(rows)
     for table in (shuffled, shuffled[np.lexsort(shuffled.T)], shuffled[np.lexsort(shuffled.T)][::-1].copy()):
         for wanted in (10, 5_000, 70_000):
-            found = usage.coldest(table, rows, 29, wanted, by)
-            assert np.array_equal(found, usage.coldest(table, rows, 29, wanted, by, backend="reference"))
+            found = usage.coldest(table, keys, rows, 29, wanted, by)
+            assert np.array_equal(found, usage.coldest(table, keys, rows, 29, wanted, by, backend="reference"))
 
 
 def test_a_sample_that_misleads_does_no_harm() -> None:
     rows = 100_000
-    table = np.full((rows, 2), 1, np.int32)
+    table, keys = np.full((rows, 2), 1, np.int32), some_keys(rows)
     table[1::6, 0] = 0  # the rows a sample of every sixth would see
-    assert len(usage.coldest(table, rows, 2, 50_000, "used")) == 50_000
+    assert len(usage.coldest(table, keys, rows, 2, 50_000, "used")) == 50_000
 
 
 def test_threads_lose_no_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,13 @@ class Admission:
             self._young.erase(keys)
             self._old.erase(keys)
 
-    def wait(self, keys: np.ndarray, counts: np.ndarray) -> None:
-        """Let distinct `keys` wait with these counts."""
+    def wait(self, keys: np.ndarray, counts: np.ndarray, recent: np.ndarray | None = None) -> None:
+        """Let distinct `keys` wait with these counts; where `recent` is false, as if they had not occurred lately."""
+        if recent is not None:
+            late = np.asarray(recent, np.bool_)
+            keys, counts, old, old_counts = keys[late], counts[late], keys[~late], counts[~late]
+            room = max(self._half - len(self._old), 0)
+            self._old.insert(old[:room], old_counts[:room])
         done = 0
         while done < len(keys):
             if len(self._young) >= self._half:
@@ -54,11 +59,12 @@ class Admission:
             self._young.insert(keys[done:until], counts[done:until])
             done = until
 
-    def waiting(self) -> tuple[np.ndarray, np.ndarray]:
-        """Keys that wait and their counts, int64 [n] each; those that occurred lately at the end."""
+    def waiting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Keys that wait and their counts, int64 [n] each, and which (bool [n]) are in the younger index."""
         (old_keys, old_counts), (keys, counts) = self._old.items(), self._young.items()
         past = self._young.find(old_keys) < 0
-        return np.concatenate([old_keys[past], keys]), np.concatenate([old_counts[past], counts])
+        recent = np.arange(past.sum() + len(keys)) >= past.sum()
+        return np.concatenate([old_keys[past], keys]), np.concatenate([old_counts[past], counts]), recent
 
     @property
     def nbytes(self) -> int:

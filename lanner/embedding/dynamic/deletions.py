@@ -12,11 +12,12 @@ from lanner.errors import DataError
 class Deletions:
     """A log of at most about `limit` keys; of a longer one the oldest steps are dropped."""
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, limit: int, begins: int = -1) -> None:
+        """Nothing is known of steps up to `begins`."""
         self._name, self._limit = name, limit
         self._log: deque[tuple[int, np.ndarray]] = deque()
         self._count = 0
-        self._dropped = -1  # the last step of which keys are missing
+        self._dropped = begins  # the last step of which keys are missing
 
     def add(self, step: int, keys: np.ndarray) -> None:
         """Note that `keys` were deleted in `step`."""

@@ -55,10 +55,14 @@ class DynamicTable:
         """Raises ConfigError when not even one row fits `max_bytes`."""
         self.table, self.config, self.seed = table, table.dynamic or DynamicConfig(), seed
         self.name, self.dim, self.own_optimizer = table.name, table.dim, table.optimizer
-        self.step, self.counters, self.lock = 1, Counters(), threading.RLock()
-        self._index = HashIndex()
-        self._allocate(table.optimizer or optimizer)
-        self._admission = Admission(self.config, footprint.most_waiting(self.config), self.name, seed)
+        self.lock = threading.RLock()
+        self._begin(table.optimizer or optimizer)
+
+    def _begin(self, optimizer: Optimizer) -> None:
+        """An empty table of which nothing is remembered."""
+        self.step, self.counters, self._index = 1, Counters(), HashIndex()
+        self._allocate(optimizer)
+        self._admission = Admission(self.config, footprint.most_waiting(self.config), self.name, self.seed)
         self._expiry, self._swept_in, self._swept_to = Expiry(self.config), 0, 1
         self._deletions = Deletions(self.name, footprint.most_logged(self.limit))
 
@@ -146,8 +150,19 @@ class DynamicTable:
             rows = self._index.find(np.unique(keys))
             return self._drop(rows[rows >= 0], "erased")
 
+    def clear(self) -> None:
+        """Be as just made: without rows, waiting keys and counts."""
+        with self.lock:
+            self._begin(self.optimizer)
+
+    def restored(self, table: str, step: int) -> None:
+        """Rows are as of after step number `step`; what left before is not known."""
+        with self.lock:
+            self.step = step + 1
+            self._deletions = Deletions(self.name, footprint.most_logged(self.limit), step)
+
     def blocks(self, table: str, since: int | None = None) -> Iterator[Rows]:
-        """All rows, or those used in training after step `since`, some megabytes at a time.
+        """All rows, or those used in training after step `since`, in rising order of keys, some megabytes at a time.
 
         Beside the optimizer's state a row has "meta.used", the step of its last use, and "meta.count". Safe while
         another thread trains: `lock` is held for one block at a time, a row is given at most once, whole, and rows
@@ -158,7 +173,8 @@ class DynamicTable:
             if since is not None:
                 rows = rows[self.arrays.usage[rows, usage.USED] > since]
             keys = self.arrays.keys[rows]
-        yield from transfer.blocks(self.arrays, self.lock, rows, keys)
+        order = np.argsort(keys)
+        yield from transfer.blocks(self.arrays, self.lock, rows[order], keys[order])
 
     def place(self, table: str, rows: Rows) -> None:
         """Put rows in under their keys, whatever admission says; states not given stay, or are those of fresh rows.
@@ -185,15 +201,15 @@ class DynamicTable:
             keys = self._deletions.since(step)
             return keys[self._index.find(keys) < 0]
 
-    def waiting(self) -> tuple[np.ndarray, np.ndarray]:
-        """Keys that have no row yet and how often they occurred, int64 [n] each."""
+    def waiting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Keys without a row, how often they occurred, int64 [n] each, and which did so lately, bool [n]."""
         with self.lock:
             return self._admission.waiting()
 
-    def wait(self, keys: np.ndarray, counts: np.ndarray) -> None:
-        """Count on from these numbers for keys that have no row: what `waiting` gave."""
+    def wait(self, keys: np.ndarray, counts: np.ndarray, recent: np.ndarray | None = None) -> None:
+        """Count on from these numbers for keys that have no row: what `waiting` gave (by default, all lately)."""
         with self.lock:
-            self._admission.wait(keys, counts)
+            self._admission.wait(keys, counts, recent)
 
     def _known(self, keys: np.ndarray) -> np.ndarray:
         """Rows of keys, 0 for those without."""
@@ -250,14 +266,17 @@ class DynamicTable:
             return
         by: Literal["used", "count"] = "count" if self.config.eviction == "lfu" else "used"
         wanted = max(missing, self.limit // _EVICTED)
-        self._drop(usage.coldest(self.arrays.usage, self.arrays.top, self.step, wanted, by), "evicted")
+        arrays = self.arrays
+        self._drop(usage.coldest(arrays.usage, arrays.keys, arrays.top, self.step, wanted, by), "evicted")
 
     def _expire(self) -> None:
         """Once a step, drop the expired rows of a part of the table; a small table has one part."""
         if not self._expiry.wanted or self._swept_in == self.step:
             return
-        first = self._swept_to if self._swept_to < self.arrays.top else 1
-        last = min(first + max(_SWEPT, self.arrays.top // _EVICTED), self.arrays.top)
+        top = self.arrays.top
+        part = max(_SWEPT, top // _EVICTED)
+        first = self._swept_to if part < top and self._swept_to < top else 1
+        last = min(first + part, top)
         self._drop(usage.unused(self.arrays.usage, first, last, self._expiry.oldest(self.step)), "expired")
         self._swept_in, self._swept_to = self.step, last
 

@@ -51,9 +51,14 @@ class Crossing:
         self.rank, self.world_size = self._row_wire.rank, self._row_wire.world_size
         self._router, self.tables = Router(tables, features, plan, self.rank), tuple(tables)
         self.channels, self.shards = self._router.channels, held_by(self.rank, plan, tables)
-        self._plan = plan
+        self.plan = plan
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="lanner-ids")
         self._require_same(repr((self.tables, tuple(features), dict(plan.tables))))
+
+    @property
+    def wire(self) -> Wire:
+        """The way to the other ranks for whatever else the caller's thread has to say."""
+        return self._row_wire
 
     def _require_same(self, made_of: str) -> None:
         digest = hashlib.blake2b(made_of.encode(), digest_size=8).hexdigest()
@@ -122,7 +127,7 @@ class Crossing:
     def _peers(self, table: int) -> list[int]:
         """The ranks that hold this one's rows of a table, in the order of their columns."""
         name = self.tables[table].name
-        return [group[self.shards[name].share] for group in self._plan.tables[name].groups]
+        return [group[self.shards[name].share] for group in self.plan.tables[name].groups]
 
 
 def spread(

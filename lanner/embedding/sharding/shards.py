@@ -79,6 +79,11 @@ class Shard:
         """The table's keys of local rows (static) or local keys (dynamic)."""
         return local if is_dynamic(self.table) else local * self.shares + self.share
 
+    def holds(self, keys: Array) -> Array:
+        """Which of the table's keys, bool [n], belong to this part."""
+        own: Array = shares_of(self.table, keys, self.shares)[0] == self.share
+        return own
+
     def outward(self, rows: Rows) -> Rows:
         """Rows of this part, as the store that holds it knows them, by the table's keys; the columns stay these."""
         keys = self.keys(rows.keys)

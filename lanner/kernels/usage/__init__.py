@@ -39,14 +39,21 @@ def stamp(usage: Array, rows: Array, step: int, times: Array | None = None, back
 
 
 def coldest(
-    usage: Array, top: int, step: int, wanted: int, by: Literal["used", "count"], backend: Backend = "cpu"
+    usage: Array,
+    keys: Array,
+    top: int,
+    step: int,
+    wanted: int,
+    by: Literal["used", "count"],
+    backend: Backend = "cpu",
 ) -> Array:
     """The `wanted` rows of 1 .. top-1 used longest ago, or least often (of those, longest ago); int64, rising.
 
-    Of equals the lower rows. Rows that hold nothing or were used in `step` or later are left out, so fewer may come.
+    Of equals those with the lower `keys` (int64 [capacity], distinct), so that it does not matter where the rows of
+    keys lie. Rows that hold nothing or were used in `step` or later are left out, so fewer may come.
     """
     if backend == "reference":
-        return reference.coldest(usage, top, step, wanted, by)
+        return reference.coldest(usage, keys, top, step, wanted, by)
     highest = _likely_highest(usage, top, step, wanted, by)
     rows, scores = _scored(usage, 1, top, 1, step, by, highest)
     if len(rows) < wanted and highest < _ANY:
@@ -55,7 +62,8 @@ def coldest(
         return rows[:wanted]
     last = np.partition(scores, wanted - 1)[wanted - 1]
     below, equal = scores < last, np.flatnonzero(scores == last)
-    below[equal[: wanted - np.count_nonzero(below)]] = True
+    missing = wanted - np.count_nonzero(below)
+    below[equal[np.argpartition(keys[rows[equal]], missing - 1)[:missing]]] = True
     chosen: Array = rows[below]
     return chosen
 

@@ -16,12 +16,12 @@ def stamp(usage: np.ndarray, rows: np.ndarray, step: int, times: np.ndarray | No
     return int((~known).sum())
 
 
-def coldest(usage: np.ndarray, top: int, step: int, wanted: int, by: str) -> np.ndarray:
+def coldest(usage: np.ndarray, keys: np.ndarray, top: int, step: int, wanted: int, by: str) -> np.ndarray:
     """See `lanner.kernels.usage.coldest`."""
     used, count = usage[:top, USED], usage[:top, COUNT]
     eligible = np.flatnonzero((count > 0) & (used < step))
     eligible = eligible[eligible > 0]
-    order = np.lexsort((used[eligible], count[eligible] if by == "count" else used[eligible]))
+    order = np.lexsort((keys[eligible], used[eligible], count[eligible] if by == "count" else used[eligible]))
     return np.sort(eligible[order[:wanted]])
 
 
