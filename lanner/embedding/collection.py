@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from lanner.embedding.fused import FusedLookup
 from lanner.embedding.gradients import Backend, Part, Pending, moves
 from lanner.embedding.initializers import Initializer
 from lanner.embedding.joint import allocate
+from lanner.embedding.named import ids_of, in_range, rows_in
 from lanner.embedding.optimizers import SGD, Optimizer
 from lanner.embedding.prepared import Prepared
 from lanner.embedding.settings import EmbeddingSettings
@@ -31,7 +33,7 @@ from lanner.embedding.sharding.shards import Shard
 from lanner.embedding.store import Rows, Store
 from lanner.embedding.tables import FeatureConfig, TableConfig
 from lanner.errors import ConfigError, DataError
-from lanner.kernels.layout import FEATURE, FIELDS, FIRST_ROW, POOLINGS, ROWS
+from lanner.kernels.layout import FIELDS, POOLINGS
 from lanner.kernels.lookup import lookup
 from lanner.kernels.memory import empty_tensor
 from lanner.kernels.update import Step, update
@@ -66,6 +68,7 @@ class EmbeddingCollection(nn.Module):
         defer_updates: when True, backward only stores its gradients until `apply_updates` or `drop_updates`.
         unknown_ids: by feature, how many ids were out of range so far, on this rank.
         shards: by table, the part of it that is held here.
+        origins: by table, the dumps that it was loaded from.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class EmbeddingCollection(nn.Module):
         self.optimizer, self.learning_rate_scale, self.steps = optimizer, 1.0, 0
         self.defer_updates, self.track_changes = False, track_changes
         self.unknown_ids = {feature.name: 0 for feature in self.features}
+        self.origins: dict[str, persistence.Origin] = {}
         self.anchor = nn.Parameter(torch.zeros(()))  # makes autograd reach backward; requires_grad_(False) freezes
         self._configs = {table.name: table for table in self.tables}
         dims = [self._configs[feature.table].dim for feature in self.features]
@@ -184,7 +188,7 @@ class EmbeddingCollection(nn.Module):
         if strays:
             self._stray(bags)
             if training:  # whoever sums gradients by row must not meet such ids
-                parts = tuple(part._replace(bags=_in_range(part)) for part in parts)
+                parts = tuple(part._replace(bags=in_range(part)) for part in parts)
         return parts
 
     def _with_rows(self, bags: Bags, training: bool) -> Bags:
@@ -196,7 +200,7 @@ class EmbeddingCollection(nn.Module):
         for table, store in self._homes.items():
             if not store.keyed:
                 continue
-            spans = [_span(bags, bags.names.index(f.name), batch) for f in self.features if f.table == table]
+            spans = [ids_of(bags, bags.names.index(f.name), batch) for f in self.features if f.table == table]
             store.step = self.steps + 1
             found = store.rows_of(table, np.concatenate([rows[span] for span in spans]), training)
             for span in spans:
@@ -277,14 +281,27 @@ class EmbeddingCollection(nn.Module):
         return sum(store.nbytes() for store in self.stores)
 
     def embedding_dump(self, path: str | os.PathLike[str], table_names: Sequence[str] | None = None) -> None:
-        """Write tables to `path` (any URI); see `lanner.embedding.persistence`."""
+        """Write tables to `path` (any URI); see `lanner.embedding.persistence.dump`."""
         persistence.dump(self, path, table_names)
 
     def embedding_load(
         self, path: str | os.PathLike[str], table_names: Sequence[str] | None = None, optimizer_state: bool = True
     ) -> None:
-        """Read tables from `path` (any URI); see `lanner.embedding.persistence`."""
+        """Read tables from `path` (any URI); see `lanner.embedding.persistence.load`."""
         persistence.load(self, path, table_names, optimizer_state)
+
+    def embedding_dump_delta(
+        self,
+        path: str | os.PathLike[str],
+        parent: str | os.PathLike[str],
+        table_names: Sequence[str] | None = None,
+    ) -> None:
+        """Write to `path` what changed since the dump `parent`; see `lanner.embedding.persistence.dump_delta`."""
+        persistence.dump_delta(self, path, parent, table_names)
+
+    def embedding_load_delta(self, path: str | os.PathLike[str], table_names: Sequence[str] | None = None) -> None:
+        """Read what changed since the dump loaded last; see `lanner.embedding.persistence.load_delta`."""
+        persistence.load_delta(self, path, table_names)
 
     def extra_repr(self) -> str:
         return f"{len(self.tables)} tables, {len(self.features)} features, width={self.width}, {self.optimizer}"
@@ -302,12 +319,13 @@ class EmbeddingCollection(nn.Module):
         else:
             planned = self._sharded.moves(pending, step_of, self.optimizer)
         for store, gradient, layout, bags, winners, step in planned:
-            update(
-                store.weights, tuple(store.states.values()), gradient, layout, bags.values, bags.offsets,
-                bags.weights, bags.batch_size, winners, step, backend=self.backend,
-            )  # fmt: skip
+            with store.lock if isinstance(store, DynamicTable) else nullcontext():  # dumps may run in another thread
+                update(
+                    store.weights, tuple(store.states.values()), gradient, layout, bags.values, bags.offsets,
+                    bags.weights, bags.batch_size, winners, step, backend=self.backend,
+                )  # fmt: skip
             if store.keyed or self.track_changes:
-                store.changed_rows(_rows_in(layout, bags), self.steps)
+                store.changed_rows(rows_in(layout, bags), self.steps)
 
     def _home(self, table: str) -> Store:
         if table not in self._homes:
@@ -361,28 +379,6 @@ def _stores(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, trac
     static = [table for table in tables if table.rows != "dynamic"]
     dynamic = [table for table in tables if table.rows == "dynamic"]
     return [*allocate(static, optimizer, seed, track), *(DynamicTable(table, optimizer, seed) for table in dynamic)]
-
-
-def _span(bags: Bags, feature: int, batch: int) -> slice:
-    """Where the ids of the feature at place `feature` of the bags lie."""
-    begin, end = feature * batch, (feature + 1) * batch
-    return slice(begin, end) if bags.offsets is None else slice(int(bags.offsets[begin]), int(bags.offsets[end]))
-
-
-def _rows_in(layout: np.ndarray, bags: Bags) -> np.ndarray:
-    """Rows of the store that the bags name through the layout, with repetitions."""
-    values, batch = bags.values.numpy(), bags.batch_size
-    named = [values[_span(bags, int(line[FEATURE]), batch)] + line[FIRST_ROW] for line in layout]
-    return np.concatenate(named) if named else np.empty(0, np.int64)
-
-
-def _in_range(part: Part) -> Bags:
-    """The part's bags with row 0 instead of rows outside their table."""
-    bags, values = part.bags, part.bags.values.clone()
-    for line in part.layout:
-        ids = values[_span(bags, int(line[FEATURE]), bags.batch_size)]
-        ids[(ids < 0) | (ids >= int(line[ROWS]))] = 0
-    return Bags(bags.names, values, bags.offsets, bags.weights)
 
 
 def _check(

@@ -139,6 +139,10 @@ def damage_keys(folder):
     rewrite(folder, "key", np.arange(20)[::-1].astype("<i8"))
 
 
+def damage_missing_key(folder):
+    rewrite(folder, "key", np.delete(np.arange(21), 9).astype("<i8"))
+
+
 def damage_more_states(folder):
     rewrite(folder, "state.sum", np.zeros(23, "<f4"))
 
@@ -166,7 +170,8 @@ def damage_edited(folder):
         (damage_state, "'b'.*state.sum is missing; pass optimizer_state=False"),
         (damage_unfinished, "'b'.*not a finished dump"),
         (damage_description, "'b'.*table.json is not valid"),
-        (damage_keys, "'b'.*key does not count the rows"),
+        (damage_keys, "'b'.*keys in key do not rise"),
+        (damage_missing_key, r"'b'.*key holds 0 to 20, the table has the rows 0\.\.19"),
         (damage_more_states, r"'b'.*state.sum has 92 bytes, expected 80 \(23 rows, expected 20\)"),
         (damage_nan, "'b'.*emb_vector of key 13 holds nan"),
         (damage_infinity, "'b'.*state.sum of key 7 holds -inf"),

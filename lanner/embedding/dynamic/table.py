@@ -207,8 +207,9 @@ class DynamicTable:
             return self._admission.waiting()
 
     def wait(self, keys: np.ndarray, counts: np.ndarray, recent: np.ndarray | None = None) -> None:
-        """Count on from these numbers for keys that have no row: what `waiting` gave (by default, all lately)."""
+        """Let these keys without a row wait, and no others: what `waiting` gave (by default, all occurred lately)."""
         with self.lock:
+            self._admission = Admission(self.config, footprint.most_waiting(self.config), self.name, self.seed)
             self._admission.wait(keys, counts, recent)
 
     def _known(self, keys: np.ndarray) -> np.ndarray:

@@ -8,12 +8,15 @@
 A dynamic table also has `meta.used` and `meta.count` (int64 [rows]: step of the last use, number of uses), and, of the
 keys that wait for admission, `waiting.key` and `waiting.count` (int64) and `waiting.recent` (uint8).
 
+A delta holds the rows that changed since another dump, its parent, and the keys that left: `deleted` (int64).
+
 `path` is any URI. A table without `table.json` is unfinished and refused. Blocks are streamed; no process holds a
 table twice, and none holds the whole of one that is spread over several. The files say nothing about how it was.
 """
 
-from lanner.embedding.persistence.dumping import dump
+from lanner.embedding.persistence.chain import Origin
+from lanner.embedding.persistence.dumping import dump, dump_delta
 from lanner.embedding.persistence.layout import DESCRIPTION, FOLDER, needs_checksum
-from lanner.embedding.persistence.loading import load
+from lanner.embedding.persistence.loading import load, load_delta
 
-__all__ = ["DESCRIPTION", "FOLDER", "dump", "load", "needs_checksum"]
+__all__ = ["DESCRIPTION", "FOLDER", "Origin", "dump", "dump_delta", "load", "load_delta", "needs_checksum"]

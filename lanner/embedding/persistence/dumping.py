@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from lanner import storage
 from lanner.embedding import optimizers
 from lanner.embedding.dynamic.counters import Counters
 from lanner.embedding.dynamic.table import DynamicTable
+from lanner.embedding.persistence import description as descriptions
 from lanner.embedding.persistence import files
-from lanner.embedding.persistence.description import FORMAT, Description
+from lanner.embedding.persistence.description import FORMAT, Description, Entry
 from lanner.embedding.persistence.gathering import Peers
-from lanner.embedding.persistence.layout import KEY, WAITING, Array, Block, block_of, chosen, form_of
+from lanner.embedding.persistence.layout import DELETED, KEY, WAITING, Array, Block, block_of, chosen, form_of
+from lanner.errors import DataError
 
 if TYPE_CHECKING:
     from lanner.embedding.collection import EmbeddingCollection
@@ -34,26 +36,77 @@ def dump(
         _Leaving(collection, peers, name).write(storage.join(path, name))
 
 
-class _Leaving:
-    """A table on its way into its directory."""
+def dump_delta(
+    collection: EmbeddingCollection,
+    path: str | os.PathLike[str],
+    parent: str | os.PathLike[str],
+    table_names: Sequence[str] | None = None,
+) -> None:
+    """Write what changed in the tables called `table_names` (default: all) since the dump `parent` was begun.
 
-    def __init__(self, collection: EmbeddingCollection, peers: Peers, name: str) -> None:
+    `parent` is a full dump or a delta of this collection. The layout is that of a full dump, with the rows that
+    changed, and a file `deleted` (int64) of the keys that left. Raises DataError or ConfigError where it is not known
+    what changed since; then a full dump begins a new chain. With several processes all must call it.
+    """
+    peers = Peers(collection.wire)
+    names = peers.together(lambda: chosen(collection, table_names))
+    parents = peers.together(lambda: {name: _parent(collection, path, parent, name) for name in names})
+    for name in names:
+        _Leaving(collection, peers, name, parents[name]).write(storage.join(path, name))
+
+
+def _parent(
+    collection: EmbeddingCollection, path: str | os.PathLike[str], parent: str | os.PathLike[str], name: str
+) -> Description:
+    """The description of the table in the parent, checked against the collection's table."""
+    found, where = descriptions.read(parent, name), descriptions.where(parent, name)
+    if os.fspath(path).rstrip("/") == os.fspath(parent).rstrip("/"):
+        raise DataError(f"{where}: a delta cannot be written over its own parent")
+    own: dict[str, Any] = {"dim": collection.config(name).dim, "dynamic": collection.config(name).rows == "dynamic"}
+    own["optimizer"] = optimizers.describe(collection.table_optimizer(name))
+    for key, value in own.items():
+        if (stored := getattr(found, key)) != value:
+            raise DataError(f"{where}: {key} is {stored!r}, the model has {value!r}: not a dump of this collection")
+    if found.steps > collection.steps:
+        raise DataError(f"{where}: it is of step {found.steps}, the model is at step {collection.steps} only")
+    return found
+
+
+class _Leaving:
+    """A table on its way into its directory: all of it, or what changed since `parent`."""
+
+    def __init__(
+        self, collection: EmbeddingCollection, peers: Peers, name: str, parent: Description | None = None
+    ) -> None:
         self._collection, self._peers, self._name = collection, peers, name
         self._dim, self._dynamic = collection.config(name).dim, collection.config(name).rows == "dynamic"
         self._optimizer, self._groups = collection.table_optimizer(name), collection.groups(name)
         self._steps = collection.steps  # of before the first row is read: what changes meanwhile is newer
-        self._rows = 0
+        self._parent, self._rows = parent, 0
 
     def write(self, directory: str) -> None:
-        """Write it whole."""
+        """Write the files, and the description when they are complete."""
         self._peers.first(lambda: files.clear(directory))
         with files.Output() as output:
-            self._write_rows(directory, output)
+            form = form_of(self._optimizer, self._dim, self._dynamic)
+            others = (DELETED if self._parent else {}) | (WAITING if self._dynamic else {})
+            self._peers.first(lambda: output.open(directory, form | others))
+            if self._parent:  # first: a key that comes back meanwhile is among the rows then, or in the next delta
+                self._peers.gather(self._deleted(), self._groups[:1], DELETED, output.append)
+            self._write_rows(output)
             if self._dynamic:
-                self._peers.first(lambda: output.open(directory, WAITING))
                 self._peers.gather(self._waiting(), self._groups[:1], WAITING, output.append)
             entries = self._peers.first(output.close) or {}
-        description = Description(
+        description = self._description(entries)
+        self._peers.first(lambda: description.write(directory))
+
+    def _description(self, entries: dict[str, Entry]) -> Description:
+        chain: dict[str, Any] = {}
+        if self._parent:
+            chain = {"kind": "delta", "base": self._parent.base or self._parent.identity}
+            chain |= {"parent": self._parent.identity, "since": self._parent.steps}
+            chain["sequence"] = self._parent.sequence + 1
+        return Description(
             format=FORMAT,
             table=self._name,
             rows=self._rows,
@@ -64,12 +117,10 @@ class _Leaving:
             steps=self._steps,
             counters=self._counters() if self._dynamic else None,
             files=entries,
+            **chain,
         )
-        self._peers.first(lambda: description.write(directory))
 
-    def _write_rows(self, directory: str, output: files.Output) -> None:
-        self._peers.first(lambda: output.open(directory, form_of(self._optimizer, self._dim, self._dynamic)))
-
+    def _write_rows(self, output: files.Output) -> None:
         def append(block: Block) -> None:
             output.append(block)
             self._rows += len(block[KEY])
@@ -79,7 +130,14 @@ class _Leaving:
 
     def _blocks(self) -> Iterator[Block]:
         if self._name in self._collection.shards:
-            yield from map(block_of, self._collection.blocks(self._name))
+            since = self._parent.steps if self._parent else None
+            yield from map(block_of, self._collection.blocks(self._name, since))
+
+    def _deleted(self) -> Iterator[Block]:
+        """One block of the keys that left here."""
+        store = self._collection.store(self._name)
+        if self._parent and store is not None:
+            yield {name: np.sort(store.deleted_since(self._name, self._parent.steps)) for name in DELETED}
 
     def _waiting(self) -> Iterator[Block]:
         """One block of the keys that wait here, in rising order."""

@@ -100,6 +100,13 @@ def _read(file: IO[Any], digest: Any, rows: int, shape: tuple[int, ...], kind: s
     return whole
 
 
+def read_whole(where: str, directory: str, form: Form, entries: Mapping[str, Entry]) -> Block:
+    """All rows of the files of `form`, at once; see `blocks`."""
+    parts = [{name: np.empty((0, *shape), kind) for name, (shape, kind) in form.items()}]
+    parts += blocks(where, directory, form, entries)
+    return {name: np.concatenate([part[name] for part in parts]) for name in form}
+
+
 def check_sizes(where: str, directory: str, form: Form, entries: Mapping[str, Entry], rows: int) -> None:
     """Raise DataError unless every file of `form` is there with so many rows."""
     for name in form:

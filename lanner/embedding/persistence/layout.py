@@ -29,6 +29,9 @@ Form = dict[str, tuple[tuple[int, ...], str]]
 WAITING: Form = {"waiting.key": ((), "<i8"), "waiting.count": ((), "<i8"), "waiting.recent": ((), "|u1")}
 """What is kept of the keys that wait for a row of a dynamic table."""
 
+DELETED: Form = {"deleted": ((), "<i8")}
+"""What a delta has of the keys that left since its parent."""
+
 
 def needs_checksum(name: str) -> bool:
     """Whether the file `name` of a directory with a dump in FOLDER is to be checked by the directory's manifest.
