@@ -135,23 +135,24 @@ class Coming:
             self._check_keys(block[KEY], last)
             last = int(block[KEY][-1])
             for name, values in block.items():
-                if name == WEIGHTS or name.startswith(STATE):
+                if self.optimizer_state and (name == WEIGHTS or name.startswith(STATE)):
                     self._check_values(name, values, block[KEY])
             yield block
 
     def _check_keys(self, keys: Array, last: int | None) -> None:
         """`last` is the key before these, None for none."""
-        if (keys[1:] <= keys[:-1]).any() or (last is not None and keys[0] <= last):
+        rows = None if self.description.dynamic else self._config.static_rows
+        if rows is not None and self.description.kind == "full":
+            begin = 0 if last is None else last + 1
+            if not np.array_equal(keys, np.arange(begin, begin + len(keys))):
+                raise DataError(f"{self.where}: key does not count the rows 0..{rows - 1} in order")
+        elif (keys[1:] <= keys[:-1]).any() or (last is not None and keys[0] <= last):
             raise DataError(f"{self.where}: the keys in key do not rise")
-        if self._config.rows == "dynamic":
-            return
-        rows, whole = self._config.static_rows, self.description.kind == "full"
-        if keys[0] < 0 or keys[-1] >= rows:
+        elif rows is not None and not (keys[0] >= 0 and keys[-1] < rows):
             raise DataError(f"{self.where}: key holds {keys[0]} to {keys[-1]}, the table has the rows 0..{rows - 1}")
-        if whole and keys[-1] - (-1 if last is None else last) != len(keys):
-            raise DataError(f"{self.where}: key does not count the rows 0..{rows - 1} in order")
 
     def _check_values(self, name: str, values: Array, keys: Array) -> None:
+        """What training goes on from must be finite; whoever only looks up sees what was stored."""
         half = name == WEIGHTS and self._config.dtype == "fp16"
         fine = np.abs(values) <= _MOST_HALF if half else np.isfinite(values)
         if not fine.all():
