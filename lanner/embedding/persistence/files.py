@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import IO, Any
 
@@ -25,7 +25,7 @@ class Output:
     """Files that appear together, whole, when `close` is called; none of them after an error.
 
     with Output() as output:
-        output.open(directory, form)
+        output.open(directory, names)
         output.append(block)
         entries = output.close()
     """
@@ -42,9 +42,9 @@ class Output:
     def __exit__(self, *error: Any) -> None:
         self._files.__exit__(*error)
 
-    def open(self, directory: str, form: Form) -> None:
-        """Begin the files of `form`, empty."""
-        for name in form:
+    def open(self, directory: str, names: Iterable[str]) -> None:
+        """Begin the files called `names`, empty."""
+        for name in names:
             self._open[name] = self._files.enter_context(storage.publish(storage.join(directory, name)))
             self._digests[name], self._sizes[name] = _digest(), 0
 
@@ -68,7 +68,7 @@ def clear(directory: str) -> None:
     storage.remove(storage.join(directory, DESCRIPTION))
     storage.remove_unpublished(directory)
     for name in storage.list_files(directory):
-        if name.split(".")[0] in ("key", "emb_vector", "state", "meta", "waiting", "deleted"):
+        if name.split(".")[0] in ("key", "emb_vector", "slot_id", "state", "meta", "waiting", "deleted"):
             storage.remove(storage.join(directory, name))
 
 

@@ -28,10 +28,11 @@ def load(
     """Read the tables called `table_names` (default: all) that `dump` wrote, by any number of processes.
 
     With `optimizer_state` everything that training needs is read too, and `steps` set; a dump by another optimizer,
-    or without the state's files, is an error, and so is a value that is not finite. Without, states of static tables are left as they are, and rows of
-    dynamic ones start afresh. Raises DataError naming the table where anything is missing or differs in rows, width,
-    size or checksum: all descriptions and sizes are checked before any table is changed, the rest as files are read. With several processes all must call it; each keeps its part of what it reads. An
-    error in one is raised in all.
+    or without the state's files, is an error, and so is a value that is not finite. Without, states of static tables
+    are left as they are, and rows of dynamic ones start afresh. Raises DataError naming the table where anything is
+    missing or differs in rows, width, size or checksum: all descriptions and sizes are checked before any table is
+    changed, the rest as files are read. With several processes all must call it; each keeps its part of what it
+    reads. An error in one is raised in all.
     """
     peers = Peers(collection.wire)
     names = peers.together(lambda: chosen(collection, table_names))
