@@ -43,6 +43,14 @@ def print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     people.print(table)
 
 
+def print_unknown_keys(prefix: str, found: dict[str, Any]) -> None:
+    """Say how often an evaluation met keys without a row in a dynamic table, where it did."""
+    counts = {name: count for name, count in found.get("unknown_keys", {}).items() if count}
+    if counts:
+        shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        people.print(f"{prefix}keys without a row, read as the default: {shown}", markup=False)
+
+
 def _text(cell: Any) -> str:
     if isinstance(cell, bool) or cell is None:
         return "-" if cell is None else str(cell)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lanner.cli.console import Json, people, print_json, print_table
+from lanner.cli.console import Json, people, print_json, print_table, print_unknown_keys
 
 
 def evaluate(
@@ -30,5 +30,6 @@ def evaluate(
     print_table(split, names, [[result.get(name) for name in names]])
     for reason in dict.fromkeys(value for key, value in result.items() if key.endswith(("_reason", "_note"))):
         people.print(reason, markup=False)
+    print_unknown_keys("", result)
     if not result["healthy"]:
         people.print(f"warning: {EXPLANATIONS[result['verdict']]}", style="bold yellow", markup=False)

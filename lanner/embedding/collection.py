@@ -276,6 +276,19 @@ class EmbeddingCollection(nn.Module):
         for store in self.stores:
             store.set_optimizer(store.own_optimizer or optimizer)
 
+    @property
+    def dynamic_tables(self) -> dict[str, DynamicTable]:
+        """The dynamic tables (with several processes: what is held of them here) by name."""
+        return {store.name: store for store in self.stores if isinstance(store, DynamicTable)}
+
+    def end_pass(self) -> None:
+        """A pass over the training data has ended: dynamic tables count occurrences for `min_count` anew.
+
+        So a key is let in by how often it occurs in the data, not by how often the data are gone through.
+        """
+        for table in self.dynamic_tables.values():
+            table.end_pass()
+
     def bytes(self) -> int:
         """Bytes of all weights and optimizer states."""
         return sum(store.nbytes() for store in self.stores)

@@ -11,7 +11,7 @@ from lanner import storage
 from lanner.data import Split
 from lanner.schema import Schema
 from lanner.train import checkpoint
-from lanner.train.inference import measure, predict, require_scorable
+from lanner.train.inference import assess, require_scorable
 
 
 def evaluate_checkpoint(
@@ -28,8 +28,7 @@ def evaluate_checkpoint(
     path = checkpoint.resolve(path)
     _, schema = checkpoint.open_checkpoint(path)
     require_scorable(schema, split, path)
-    collected = predict(checkpoint.restore(path, schema), split, batch_size, quiet)
-    result, verdict = measure(schema, collected)
+    result, verdict, collected = assess(checkpoint.restore(path, schema), split, batch_size, quiet)
     if predictions is not None:
         write_predictions(predictions, schema, *collected.arrays()[:2])
     return {**result, "verdict": verdict, "healthy": verdict == "ok", "checkpoint": path}

@@ -13,6 +13,7 @@ import torch
 from lanner.data import Batch, Loader, Split
 from lanner.progress import Bar, progress
 from lanner.train import metrics
+from lanner.train.dynamic import summary
 from lanner.train.memory import keep_freed_memory
 from lanner.train.records import Records
 from lanner.train.run_directory import RunDirectory
@@ -91,6 +92,7 @@ class Fitting:
                     return
                 if place.batch == len(self.loader):
                     place.end_epoch()
+                    self.trainer.model.embedding.end_pass()
                 self._after_step()
                 self._clock = time.perf_counter()
                 if stop.requested or place.batch == 0 or self.trainer.finished:
@@ -120,10 +122,16 @@ class Fitting:
         """Evaluate and write checkpoints where they are due."""
         place, settings = self.trainer.progress, self.settings
         due = place.step % settings.evaluate_every == 0 if settings.evaluate_every else place.batch == 0
+        if due or self.trainer.finished:
+            self._note_tables()
         best = self.valid is not None and (due or self.trainer.finished) and self._evaluate()
         every = settings.checkpoint_every
         if best or (every and place.step % every == 0):
             self._keep(best)
+
+    def _note_tables(self) -> None:
+        if found := summary(self.trainer.model.embedding):
+            self.records.add("tables", self.trainer.progress.step, {"tables": found})
 
     def _evaluate(self) -> bool:
         """Evaluate on the validation rows; True when this is the best step so far."""
@@ -172,10 +180,12 @@ class Fitting:
         if self._resumed_at is not None:
             train["rows_reason"] = f"only the rows since step {self._resumed_at}, where this run was resumed"
         verdict = "diverged" if self.diverged else self.valid_verdict or judge(predictions, labels)
+        tables = summary(self.trainer.model.embedding)
         return {
             "train": {**train, "steps": place.step, "epochs": place.epoch, "best_step": place.best_step},
             "valid": self.valid_metrics,
             "samples_per_second": self.speed,
+            **({"dynamic_tables": tables} if tables else {}),
             "verdict": verdict,
             "healthy": verdict == "ok",
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,6 +16,14 @@ from lanner.train.metrics import Collector
 from lanner.train.verdict import Verdict, judge
 
 _METRICS = ("auc", "log_loss", "normalized_entropy", "calibration")
+
+
+class Assessment(NamedTuple):
+    """What a model is worth on a split."""
+
+    metrics: dict[str, Any]
+    verdict: Verdict
+    collected: Collector
 
 
 def predict(model: RankingModel, split: Split, batch_size: int, quiet: bool = False) -> Collector:
@@ -43,6 +51,22 @@ def predict(model: RankingModel, split: Split, batch_size: int, quiet: bool = Fa
     return collector
 
 
+def assess(model: RankingModel, split: Split, batch_size: int, quiet: bool = False) -> Assessment:
+    """Predictions for all rows of `split`, their metrics and the verdict on them.
+
+    Raises SchemaError unless `split` is of the model's schema. Where the model has dynamic tables, "unknown_keys" says
+    how often each met a key that it has no row for.
+    """
+    require_scorable(model.schema, split)
+    dynamic = model.embedding.dynamic_tables
+    before = {name: table.counters.unknown for name, table in dynamic.items()}
+    collected = predict(model, split, batch_size, quiet)
+    found, verdict = _measure(model.schema, collected)
+    if dynamic:
+        found["unknown_keys"] = {name: table.counters.unknown - before[name] for name, table in dynamic.items()}
+    return Assessment(found, verdict, collected)
+
+
 def require_scorable(schema: Schema, split: Split, model: str = "the model") -> None:
     """Raise SchemaError naming the differing field unless `split` is of `schema`; its labels may all be absent."""
     if not split.schema.labels:
@@ -50,7 +74,7 @@ def require_scorable(schema: Schema, split: Split, model: str = "the model") -> 
     schema.require_same(split.schema, model, split.name)
 
 
-def measure(schema: Schema, collected: Collector) -> tuple[dict[str, Any], Verdict]:
+def _measure(schema: Schema, collected: Collector) -> tuple[dict[str, Any], Verdict]:
     """Metrics of predictions and the verdict on them; without labels every metric is None, for "no labels"."""
     predictions, labels, weight = collected.arrays()
     verdict = judge(predictions, labels)

@@ -11,9 +11,10 @@ from lanner.train.run_directory import RunDirectory
 
 
 class Records:
-    """Records of a run, each ``{"step": …, "kind": "train"|"valid", numbers}``; without a directory they are dropped.
+    """Records of a run, each ``{"step": …, "kind": "train"|"valid"|"tables", numbers}``.
 
-    `from_step` is where a resumed run goes on: later records of the interrupted one are taken back.
+    Without a directory they are dropped. `from_step` is where a resumed run goes on: later records of the
+    interrupted one are taken back.
     """
 
     def __init__(self, run: RunDirectory | None, from_step: int = 0) -> None:

@@ -15,7 +15,7 @@ from lanner.errors import ConfigError
 from lanner.models import RankingModel, name_of
 from lanner.train import checkpoint, optimizers
 from lanner.train.fitting import Fitting
-from lanner.train.inference import measure, predict, require_scorable
+from lanner.train.inference import assess, predict, require_scorable
 from lanner.train.precision import build as build_precision
 from lanner.train.run_directory import RunDirectory
 from lanner.train.schedule import Schedule
@@ -155,8 +155,7 @@ class Trainer:
 
     def assess(self, split: Split, batch_size: int | None = None) -> tuple[dict[str, Any], Verdict]:
         """`evaluate`, and the verdict on the predictions."""
-        require_scorable(self.model.schema, split)
-        return measure(self.model.schema, predict(self.model, split, self._batch(batch_size), self.quiet))
+        return assess(self.model, split, self._batch(batch_size), self.quiet)[:2]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint directory: weights, optimizer state, settings and the place in training."""

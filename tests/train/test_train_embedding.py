@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
 from lanner.data import Dataset
-from lanner.embedding import SGD, Adam, Constant, DynamicConfig, RowWiseAdagrad
+from lanner.embedding import SGD, Adam, Constant, DynamicConfig
 from lanner.errors import ConfigError
 from lanner.models import DLRM
 from lanner.train import Trainer, checkpoint
@@ -20,7 +19,6 @@ from lanner.train.run import train
 
 Make = Callable[..., Dataset]
 SMALL: dict[str, Any] = {"dim": 4, "bottom": [8, 4], "top": [8, 1]}
-WISE = {"name": "RowWiseAdagrad"}
 TABLES: dict[str, Any] = {
     "c0": {"optimizer": {"name": "SGD", "lr": 0.5}},
     "*": {"initializer": {"name": "Constant", "value": 0.25}},
@@ -81,21 +79,3 @@ def test_a_table_that_is_not_there_is_named(dataset: Make) -> None:
     values = {"data": dataset().path, "model": SMALL, "embedding": {"tables": {"c7": {}}}}
     with pytest.raises(ConfigError, match=r"there is no table 'c7'; there are c0, c1"):
         train(parse(values), quiet=True)
-
-
-def test_dynamic_tables_train_from_a_recipe(dataset: Make) -> None:
-    data = dataset(train=2000, dynamic=True)
-    dynamic = {"max_rows": 40, "eviction": "lfu", "min_count": 2}
-    values = {
-        "data": data.path,
-        "model": SMALL,
-        "batch_size": 32,
-        "epochs": 4,
-        "embedding_optimizer": {"lr": 0.1, **WISE},
-    }
-    result = train(parse({**values, "embedding": {"tables": {"*": {"dynamic": dynamic}}}}), quiet=True)
-    assert result["healthy"] and result["test"]["auc"] > 0.8
-    trainer = Trainer(DLRM(data.schema, **SMALL), embedding_optimizer=RowWiseAdagrad(0.1), quiet=True)
-    trainer.fit(data.train)
-    known = trainer.predict(data.test)
-    assert np.isfinite(known).all() and np.ptp(known) > 0.1

@@ -54,7 +54,7 @@ class Admission:
         done = 0
         while done < len(keys):
             if len(self._young) >= self._half:
-                self._young, self._old = HashIndex(), self._young
+                self._old, self._young = self._young, HashIndex()
             until = done + self._half - len(self._young)
             self._young.insert(keys[done:until], counts[done:until])
             done = until
@@ -65,6 +65,10 @@ class Admission:
         past = self._young.find(old_keys) < 0
         recent = np.arange(past.sum() + len(keys)) >= past.sum()
         return np.concatenate([old_keys[past], keys]), np.concatenate([old_counts[past], counts]), recent
+
+    def clear(self) -> None:
+        """No key waits."""
+        self._young, self._old = HashIndex(), HashIndex()
 
     @property
     def nbytes(self) -> int:

@@ -14,8 +14,9 @@ class DynamicConfig:
     """How a dynamic table grows and shrinks. The default keeps every key it trains on, for ever.
 
     Attributes:
-        min_count: occurrences in training that give a key its row (1: the first does). All occurrences of a batch
-            count before any is looked up.
+        min_count: occurrences in one pass over the training data that give a key its row (1: the first does), as in
+            a vocabulary. All occurrences of a batch count before any is looked up. `EmbeddingCollection.end_pass`
+            ends a pass, which the trainer calls; where nobody does, it lasts for ever.
         probability: chance that a step in which a key without row occurs (often enough) gives it one; drawn from
             seed, key and step.
         max_waiting: how many keys that have no row yet are counted at once for `min_count`. Beyond it, those that

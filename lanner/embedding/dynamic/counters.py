@@ -18,3 +18,4 @@ class Counters:
     erased: int = 0  # by `erase`
     refused_admission: int = 0  # did not occur often enough yet, or lost the draw
     refused_full: int = 0  # no row was to be had
+    unknown: int = 0  # lookups outside training of keys without a row; every lookup counts

@@ -56,6 +56,7 @@ class DynamicTable:
         self.table, self.config, self.seed = table, table.dynamic or DynamicConfig(), seed
         self.name, self.dim, self.own_optimizer = table.name, table.dim, table.optimizer
         self.lock = threading.RLock()
+        self._counting = threading.Lock()  # many threads may look up at once, also while `lock` is held
         self._begin(table.optimizer or optimizer)
 
     def _begin(self, optimizer: Optimizer) -> None:
@@ -100,7 +101,10 @@ class DynamicTable:
         [n] says how many occurrences each key stands for (None: one).
         """
         if not training:
-            return self._known(keys)
+            rows = self._index.find(keys)
+            self._note_unknown(rows < 0, times)
+            np.maximum(rows, 0, out=rows)
+            return rows
         with self.lock:
             self._expire()
             rows = self._index.find(keys)
@@ -211,6 +215,17 @@ class DynamicTable:
         with self.lock:
             self._admission = Admission(self.config, footprint.most_waiting(self.config), self.name, self.seed)
             self._admission.wait(keys, counts, recent)
+
+    def end_pass(self) -> None:
+        """A pass over the training data has ended: occurrences count anew for keys that have no row."""
+        with self.lock:
+            self._admission.clear()
+
+    def _note_unknown(self, missing: np.ndarray, times: np.ndarray | None) -> None:
+        count = np.count_nonzero(missing) if times is None else times[missing].sum()
+        if count:
+            with self._counting:
+                self.counters.unknown += int(count)
 
     def _known(self, keys: np.ndarray) -> np.ndarray:
         """Rows of keys, 0 for those without."""
