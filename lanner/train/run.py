@@ -13,6 +13,7 @@ from lanner.models import build
 from lanner.train.recipe import Recipe
 from lanner.train.run_directory import RunDirectory
 from lanner.train.trainer import Trainer
+from lanner.train.workload import require_memory
 
 LOCK = ".lock"
 """File of a run directory that is locked while a run writes there."""
@@ -38,6 +39,7 @@ def _train(recipe: Recipe, quiet: bool) -> dict[str, Any]:
     dataset = Dataset.open(recipe.data)
     if dataset.train is None or not dataset.train.rows:
         raise DataError(f"{recipe.data}: the dataset has no training rows")
+    require_memory(recipe, dataset.schema)
     hyperparameters = {"seed": recipe.seed, **recipe.model.hyperparameters}
     model = build(recipe.model.name, dataset.schema, recipe.embedding, **hyperparameters)
     trainer = Trainer(model, **recipe.settings, out=recipe.out, quiet=quiet)
