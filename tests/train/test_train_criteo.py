@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from lanner.prep import prepare
 from lanner.train.recipe import load
 from lanner.train.run import train
 
-RECIPES = Path(__file__).resolve().parents[2] / "examples" / "recipes"
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = ROOT / "examples" / "recipes"
 
 
 def test_small_recipe_on_the_kaggle_sample(shared_data: Path, tmp_path: Path) -> None:
@@ -23,6 +25,16 @@ def test_small_recipe_on_the_kaggle_sample(shared_data: Path, tmp_path: Path) ->
     assert [result["test"]["rows"] for result in results] == [2000] * 3
     assert all(result["healthy"] for result in results)
     assert np.mean([result["test"]["auc"] for result in results]) >= 0.735
+
+
+@pytest.mark.slow
+def test_raw_hashes_train_as_well_as_a_vocabulary(shared_data: Path) -> None:
+    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "dynamic_auc.py"))
+    found = benchmark["compare"](str(shared_data / "criteo_kaggle_10k.tsv.gz"))
+    assert found["vocabulary"]["mean"] >= 0.735
+    for name, bound in benchmark["BOUNDS"].items():
+        assert found[name]["difference"] >= -bound, f"{name}: {found[name]}"
+    assert found["30 % in all"]["evicted"] > 10_000, "a budget must bind to prove anything"
 
 
 @pytest.mark.parametrize("name", [path.name for path in RECIPES.glob("*.yaml")])
