@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
 import torch
+from processes import Failure, outcomes_of
 
 from lanner import storage
 from lanner.data.batch import Bags
@@ -20,7 +23,9 @@ from lanner.embedding import (
     TableConfig,
     joint,
 )
+from lanner.embedding.optimizers import RowState
 from lanner.embedding.persistence import files
+from lanner.embedding.persistence.description import Description
 from lanner.errors import DataError
 
 OPTIMIZERS = (SGD(0.1), Adagrad(0.1), RowWiseAdagrad(0.1), Adam(0.1))
@@ -209,3 +214,44 @@ def test_an_interrupted_overwrite_does_not_look_finished(tmp_path, monkeypatch):
         collection.embedding_dump(tmp_path)
     with pytest.raises(DataError, match="not a finished dump"):
         collection.embedding_load(tmp_path)
+
+
+def write_until_killed(rank, path, where):
+    def end(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if where == "rows":
+        files.Output.append = end
+    elif where == "close":
+        files.Output.close = end
+    else:
+        Description.write = end
+    make().embedding_dump(path)
+
+
+@pytest.mark.parametrize("where", ["rows", "close", "description"])
+def test_a_killed_writer_leaves_nothing_that_looks_finished(tmp_path, where):
+    collection = train(make())
+    collection.embedding_dump(tmp_path)
+    assert isinstance(outcomes_of(write_until_killed, 1, str(tmp_path), where)[0], Failure)
+    twin = make(seed=1)
+    with pytest.raises(DataError, match=r"'a'.*not a finished dump"):
+        twin.embedding_load(tmp_path)
+    collection.embedding_dump(tmp_path)
+    twin.embedding_load(tmp_path)
+    assert same(collection, twin)
+    left = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert left == ["emb_vector", "key", "state.sum", "table.json"]
+
+
+def test_states_may_be_whole_numbers_and_files_of_other_states_go(tmp_path, monkeypatch):
+    make(Adam(0.1)).embedding_dump(tmp_path)
+    forms = {"sum": RowState((8,)), "step": RowState((), "int32")}
+    monkeypatch.setattr(Adagrad, "row_states", lambda self, dim: forms | {"sum": RowState((dim,))})
+    collection, twin = make(Adagrad(0.1)), make(Adagrad(0.1), seed=1)
+    collection.state("a")["step"][:] = torch.arange(2**31 - 700, 2**31).int()
+    collection.embedding_dump(tmp_path)
+    twin.embedding_load(tmp_path)
+    assert same(collection, twin) and twin.state("a")["step"].dtype is torch.int32
+    assert np.fromfile(tmp_path / "a" / "state.step", "<i4")[-1] == 2**31 - 1
+    assert not (tmp_path / "a" / "state.first").exists()
