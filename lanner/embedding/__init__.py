@@ -1,5 +1,6 @@
 """Embedding tables: looked up together, updated in backward by a fused optimizer, stored in files."""
 
+from lanner.embedding.backed import Backing
 from lanner.embedding.collection import EmbeddingCollection
 from lanner.embedding.dynamic import DynamicConfig
 from lanner.embedding.initializers import Constant, Initializer, Normal, Uniform
@@ -11,6 +12,7 @@ __all__ = [
     "SGD",
     "Adagrad",
     "Adam",
+    "Backing",
     "Constant",
     "DynamicConfig",
     "EmbeddingCollection",

@@ -16,11 +16,14 @@ from lanner.kernels.lookup import bags_fit
 _WHOLE = (torch.int64, torch.int32)
 
 
-def usable(given: Bags) -> Bags:
+def usable(given: Bags, features: Sequence[FeatureConfig]) -> Bags:
     """The bags as the kernels take them: contiguous, offsets int64.
 
-    Raises DataError unless ids, offsets and weights have usable types and fit together.
+    Raises DataError unless all features are there, and ids, offsets and weights have usable types and fit together.
     """
+    for feature in features:
+        if feature.name not in given.names:
+            raise DataError(f"bags: feature {feature.name!r} is missing; they hold {', '.join(given.names) or 'none'}")
     values = _plain("ids", given.values, _WHOLE)
     offsets = None if given.offsets is None else _plain("offsets", given.offsets, _WHOLE).long()
     weights = None if given.weights is None else _plain("weights", given.weights, (torch.float32,))

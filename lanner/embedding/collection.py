@@ -16,12 +16,15 @@ from torch.distributed import ProcessGroup
 from lanner.data.batch import Bags
 from lanner.embedding import checks, persistence, tables
 from lanner.embedding.arrangement import Arrangement, Output, Vectors
+from lanner.embedding.backed.config import Backing
+from lanner.embedding.backed.holds import release
+from lanner.embedding.backed.table import BackedTable
 from lanner.embedding.dynamic.table import DynamicTable
 from lanner.embedding.fused import FusedLookup
 from lanner.embedding.gradients import Backend, Part, Pending, moves
 from lanner.embedding.initializers import Initializer
-from lanner.embedding.joint import allocate
-from lanner.embedding.named import ids_of, in_range, rows_in
+from lanner.embedding.keyed import KeyedTables
+from lanner.embedding.named import in_range, layouts_of, rows_in
 from lanner.embedding.optimizers import SGD, Optimizer
 from lanner.embedding.prepared import Prepared
 from lanner.embedding.settings import EmbeddingSettings
@@ -31,9 +34,9 @@ from lanner.embedding.sharding.placement import Plan
 from lanner.embedding.sharding.sharded import ShardedTables, Visit
 from lanner.embedding.sharding.shards import Shard
 from lanner.embedding.store import Rows, Store
+from lanner.embedding.stores import stores_of
 from lanner.embedding.tables import FeatureConfig, TableConfig
-from lanner.errors import ConfigError, DataError
-from lanner.kernels.layout import FIELDS, POOLINGS
+from lanner.errors import ConfigError
 from lanner.kernels.lookup import lookup
 from lanner.kernels.memory import empty_tensor
 from lanner.kernels.update import Step, update
@@ -69,6 +72,7 @@ class EmbeddingCollection(nn.Module):
         unknown_ids: by feature, how many ids were out of range so far, on this rank.
         shards: by table, the part of it that is held here.
         origins: by table, the dumps that it was loaded from.
+        ahead: how many batches it is of use to `prepare` ahead.
     """
 
     def __init__(
@@ -83,9 +87,12 @@ class EmbeddingCollection(nn.Module):
         track_changes: bool = False,
         plan: Plan | None = None,
         group: ProcessGroup | None = None,
+        backing: Backing | None = None,
     ) -> None:
         super().__init__()
         _check(tables, features, backend, out_of_range)
+        if backing is not None:
+            backing.check(tables)
         self.tables, self.features = tuple(tables), tuple(features)
         self.backend: Backend = "cpu" if backend == "auto" else backend
         self.out_of_range = out_of_range
@@ -99,9 +106,12 @@ class EmbeddingCollection(nn.Module):
         self.arrangement = Arrangement(self.features, dims, output)
         crossing = spread(self.tables, self.features, plan, group)
         self.shards = crossing.shards if crossing else {table.name: Shard(table) for table in self.tables}
-        self.stores = _stores([shard.config for shard in self.shards.values()], optimizer, seed, track_changes)
+        configs = [shard.config for shard in self.shards.values()]
+        self.stores = stores_of(configs, optimizer, seed, track_changes, backing)
         self._sharded = ShardedTables(crossing, self.stores, self.features, self.backend) if crossing else None
         self._homes = {name: store for store in self.stores for name in store.spans}
+        self._keyed = KeyedTables(self._homes, self.features)
+        self.ahead = max(self._sharded is not None, backing.ahead if backing and self._on_disk() else 0)
         self._max = any(feature.pooling == "max" for feature in self.features)
         self._layouts: dict[tuple[str, ...], list[tuple[Store, np.ndarray]]] = {}
         self._pending: list[Pending] = []
@@ -143,19 +153,22 @@ class EmbeddingCollection(nn.Module):
             flat: Tensor = FusedLookup.apply(self.anchor, self, prepared)  # type: ignore[no-untyped-call]
         else:
             flat, _, _ = self.look_up(prepared)
+            release(prepared.held)
         return self.arrangement.form(flat, prepared.bags)
 
     def prepare(self, bags: Bags) -> Prepared:
         """Do at once what of `forward(bags)` does not depend on rows, and pass the result to `forward` instead.
 
-        With several processes, ids then travel in the background while an earlier batch computes. Batches must be
-        looked up in the order in which they were prepared. Raises DataError where the bags do not fit together.
+        With several processes, ids then travel in the background while an earlier batch computes; rows on disk come
+        into memory, where they stay until the result has been looked up and its step taken, or is dropped. Batches
+        must be looked up in the order in which they were prepared, each once. Raises DataError where the bags do not
+        fit together.
         """
-        bags, trip = checks.usable(bags), None
-        self._require_features(bags)
+        bags, training = checks.usable(bags, self.features), self._learning
         if self._sharded is not None:
-            trip = self._sharded.crossing.prepare(bags, self._learning, self._stray)
-        return Prepared(bags, self._learning, trip)
+            return Prepared(bags, training, self._sharded.prepare(bags, training, self._stray))
+        holds, strays = self._keyed.hold(bags, training)
+        return Prepared(bags, training, None, holds, strays)
 
     @property
     def _learning(self) -> bool:
@@ -164,49 +177,31 @@ class EmbeddingCollection(nn.Module):
 
     def look_up(self, prepared: Prepared) -> tuple[Tensor, tuple[Part, ...] | Visit, Tensor | None]:
         """The flat output, without autograd, and what `take_gradient` needs beside its gradient."""
-        bags, training, total = prepared.bags, prepared.training, self.arrangement.total(prepared.bags)
+        training, total = prepared.training, self.arrangement.total(prepared.bags)
         out = empty_tensor((total,))
         winners = torch.empty(total, dtype=torch.int32) if training and self._max else None
         if self._sharded is not None and prepared.trip is not None:
-            places = self.arrangement.places(bags)
+            places = self.arrangement.places(prepared.bags)
             visit = self._sharded.visit(prepared.trip.result(), places, self.steps + 1 if training else None)
             self._sharded.lookup(visit, out, winners)
             return out, visit, winners
-        return out, self._look_up_here(bags, training, out, winners), winners
+        return out, self._look_up_here(prepared, out, winners), winners
 
-    def _look_up_here(self, bags: Bags, training: bool, out: Tensor, winners: Tensor | None) -> tuple[Part, ...]:
+    def _look_up_here(self, prepared: Prepared, out: Tensor, winners: Tensor | None) -> tuple[Part, ...]:
         """Look up in the tables of this process, which has all of them."""
-        layouts = self._layouts_for(bags)
-        bags = self._with_rows(bags, training)
+        layouts = self._layouts_for(prepared.bags)
+        bags, strays = self._keyed.with_rows(prepared, self.steps + 1), prepared.strays
         parts = tuple(Part(store, layout, bags) for store, layout in layouts)
-        strays = False
         for store, layout, _ in parts:
             strays |= lookup(
                 store.weights, layout, bags.values, bags.offsets, bags.weights, bags.batch_size, out, winners,
                 backend=self.backend,
             )  # fmt: skip
         if strays:
-            self._stray(bags)
-            if training:  # whoever sums gradients by row must not meet such ids
+            self._stray(prepared.bags)
+            if prepared.training:  # whoever sums gradients by row must not meet such ids
                 parts = tuple(part._replace(bags=in_range(part)) for part in parts)
         return parts
-
-    def _with_rows(self, bags: Bags, training: bool) -> Bags:
-        """The bags with rows instead of keys, where a table has keys."""
-        if not any(store.keyed for store in self.stores):
-            return bags
-        values, batch = bags.values.long().clone(), bags.batch_size
-        rows = values.numpy()
-        for table, store in self._homes.items():
-            if not store.keyed:
-                continue
-            spans = [ids_of(bags, bags.names.index(f.name), batch) for f in self.features if f.table == table]
-            store.step = self.steps + 1
-            found = store.rows_of(table, np.concatenate([rows[span] for span in spans]), training)
-            for span in spans:
-                count = span.stop - span.start
-                rows[span], found = found[:count], found[count:]
-        return Bags(bags.names, values, bags.offsets, bags.weights)
 
     def take_gradient(self, pending: Pending) -> None:
         """Take the optimizer step of one backward, or store it when updates are deferred."""
@@ -228,16 +223,18 @@ class EmbeddingCollection(nn.Module):
 
     def drop_updates(self) -> None:
         """Forget the deferred gradients."""
+        for pending in self._pending:
+            release(pending.holds)
         self._pending = []
 
     def weight(self, table: str) -> Tensor:
-        """The rows [rows, dim] of a table: a view, not a copy."""
-        store = self._home(table)
+        """The rows [rows, dim] of a table: a view, not a copy. Raises ConfigError for a table on disk."""
+        store = self._in_memory(table)
         return store.weights[store.spans[table]]
 
     def state(self, table: str) -> dict[str, Tensor]:
-        """The optimizer state of a table by name: views [rows, dim] or, row-wise, [rows]."""
-        store = self._home(table)
+        """The optimizer state of a table by name: views [rows, dim] or, row-wise, [rows]; see `weight`."""
+        store = self._in_memory(table)
         return {name: state[store.spans[table]] for name, state in store.states.items()}
 
     def blocks(self, table: str, since: int | None = None) -> Iterator[Rows]:
@@ -290,8 +287,15 @@ class EmbeddingCollection(nn.Module):
             table.end_pass()
 
     def bytes(self) -> int:
-        """Bytes of all weights and optimizer states."""
+        """Bytes of memory for all weights and optimizer states."""
         return sum(store.nbytes() for store in self.stores)
+
+    def disk_bytes(self) -> int:
+        """Bytes of disk that the tables take which live there."""
+        return sum(store.disk_bytes() for store in self._on_disk())
+
+    def _on_disk(self) -> list[BackedTable]:
+        return [store for store in self.stores if isinstance(store, BackedTable)]
 
     def embedding_dump(self, path: str | os.PathLike[str], table_names: Sequence[str] | None = None) -> None:
         """Write tables to `path` (any URI); see `lanner.embedding.persistence.dump`."""
@@ -339,36 +343,28 @@ class EmbeddingCollection(nn.Module):
                 )  # fmt: skip
             if store.keyed or self.track_changes:
                 store.changed_rows(rows_in(layout, bags), self.steps)
+        for each in pending:
+            release(each.holds)
 
     def _home(self, table: str) -> Store:
         if table not in self._homes:
             raise KeyError(f"no table {table!r} here; there are {', '.join(self._homes)}")
         return self._homes[table]
 
+    def _in_memory(self, table: str) -> Store:
+        store = self._home(table)
+        if isinstance(store, BackedTable):
+            raise ConfigError(f"table {table!r} lives on disk: it is no array; `blocks` gives its rows in turn")
+        return store
+
     def _layouts_for(self, bags: Bags) -> list[tuple[Store, np.ndarray]]:
         """How the features lie in `bags` and in the output, for each store."""
         if bags.names in self._layouts:
             return self._layouts[bags.names]
-        lines: dict[int, list[tuple[int, ...]]] = {id(store): [] for store in self.stores}
-        for feature, place in zip(self.features, self.arrangement.places(bags), strict=True):
-            store = self._home(feature.table)
-            span = store.spans[feature.table]
-            line = (bags.names.index(feature.name), span.start, span.stop - span.start, POOLINGS[feature.pooling])
-            lines[id(store)].append((*line, *place))
-        layouts = [
-            (store, np.array(sorted(lines[id(store)], key=lambda line: line[1]), np.int64).reshape(-1, FIELDS))
-            for store in self.stores
-        ]
+        layouts = layouts_of(bags.names, self.features, self.arrangement.places(bags), self._homes)
         if self.arrangement.fixed:
             self._layouts[bags.names] = layouts
         return layouts
-
-    def _require_features(self, bags: Bags) -> None:
-        for feature in self.features:
-            if feature.name not in bags.names:
-                raise DataError(
-                    f"bags: feature {feature.name!r} is missing; they hold {', '.join(bags.names) or 'none'}"
-                )
 
     def _stray(self, bags: Bags) -> None:
         """Some ids lie outside their tables: raise, or count them."""
@@ -383,15 +379,6 @@ class EmbeddingCollection(nn.Module):
 
     def _load_from_state_dict(self, *_: Any) -> None:
         """Nothing; see `_save_to_state_dict`."""
-
-
-def _stores(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool) -> list[Store]:
-    for table in tables:
-        if table.dtype != "fp32":
-            raise ConfigError(f"table {table.name!r}: rows in {table.dtype} cannot be trained yet, only in fp32")
-    static = [table for table in tables if table.rows != "dynamic"]
-    dynamic = [table for table in tables if table.rows == "dynamic"]
-    return [*allocate(static, optimizer, seed, track), *(DynamicTable(table, optimizer, seed) for table in dynamic)]
 
 
 def _check(

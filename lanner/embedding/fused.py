@@ -27,7 +27,7 @@ class FusedLookup(Function):
     def forward(ctx: Any, anchor: Tensor, collection: EmbeddingCollection, prepared: Prepared) -> Tensor:
         """The flat output."""
         out, ctx.parts, ctx.winners = collection.look_up(prepared)
-        ctx.collection, ctx.used, bags = collection, False, prepared.bags
+        ctx.collection, ctx.used, ctx.holds, bags = collection, False, prepared.held, prepared.bags
         ctx.save_for_backward(bags.values, bags.offsets, bags.weights)  # backward refuses them if changed in place
         return out
 
@@ -40,5 +40,5 @@ class FusedLookup(Function):
             raise LannerError("embedding: backward ran twice over one forward, whose rows are updated already")
         ctx.used = True
         gradient = gradient.to(torch.float32).contiguous()
-        ctx.collection.take_gradient(Pending(ctx.parts, gradient, ctx.winners))
+        ctx.collection.take_gradient(Pending(ctx.parts, gradient, ctx.winners, ctx.holds))
         return None, None, None

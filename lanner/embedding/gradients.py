@@ -6,8 +6,8 @@ takes them as if each row had been looked up once by a feature of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from lanner.kernels.unique import unique
 from lanner.kernels.update import Rule, Step, update
 
 if TYPE_CHECKING:
+    from lanner.embedding.backed.holds import Hold
     from lanner.embedding.sharding.sharded import Visit
     from lanner.embedding.store import Store
 
@@ -38,12 +39,14 @@ class Part(NamedTuple):
 class Pending:
     """One backward's worth: what forward looked up, the flat gradient, and the winners of max pooling.
 
-    `parts` is a `Visit` where the tables are those of several processes.
+    `parts` is a `Visit` where the tables are those of several processes. `holds` keep the rows of tables on disk in
+    memory until the step is taken.
     """
 
     parts: tuple[Part, ...] | Visit
     gradient: Tensor
     winners: Tensor | None
+    holds: Mapping[str, Hold] = field(default_factory=dict)
 
     @property
     def local(self) -> tuple[Part, ...]:

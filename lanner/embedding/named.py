@@ -1,18 +1,44 @@
-"""Which ids a feature has in bags, and which rows they name."""
+"""Which ids a feature has in bags, which rows they name, and where their vectors go."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from lanner.data.batch import Bags
 from lanner.embedding.gradients import Part
-from lanner.kernels.layout import FEATURE, FIRST_ROW, ROWS
+from lanner.embedding.store import Store
+from lanner.embedding.tables import FeatureConfig
+from lanner.kernels.layout import FEATURE, FIELDS, FIRST_ROW, POOLINGS, ROWS
 
 
 def ids_of(bags: Bags, feature: int, batch: int) -> slice:
     """Where the ids of the feature at place `feature` of the bags lie."""
     begin, end = feature * batch, (feature + 1) * batch
     return slice(begin, end) if bags.offsets is None else slice(int(bags.offsets[begin]), int(bags.offsets[end]))
+
+
+def layouts_of(
+    names: tuple[str, ...],
+    features: Sequence[FeatureConfig],
+    places: Sequence[tuple[int, int]],
+    stores: Mapping[str, Store],
+) -> list[tuple[Store, np.ndarray]]:
+    """For each store the layout of its features in bags with these names (see `lanner.kernels.layout`).
+
+    `places` gives OUT and STRIDE of each feature, `stores` what holds each table.
+    """
+    lines: dict[int, list[tuple[int, ...]]] = {id(store): [] for store in stores.values()}
+    for feature, place in zip(features, places, strict=True):
+        store = stores[feature.table]
+        span = store.spans[feature.table]
+        line = (names.index(feature.name), span.start, span.stop - span.start, POOLINGS[feature.pooling])
+        lines[id(store)].append((*line, *place))
+    return [
+        (store, np.array(sorted(lines[number], key=lambda line: line[1]), np.int64).reshape(-1, FIELDS))
+        for number, store in {id(store): store for store in stores.values()}.items()
+    ]
 
 
 def rows_in(layout: np.ndarray, bags: Bags) -> np.ndarray:

@@ -12,6 +12,7 @@ from sharded_training import Outcome, Problem, train
 from lanner.embedding import (
     Adagrad,
     Adam,
+    Backing,
     FeatureConfig,
     RowWiseAdagrad,
     TableConfig,
@@ -98,6 +99,12 @@ def cases(ranks: int) -> list[tuple[Problem, Plan]]:
 
 def test_two_processes_train_as_one() -> None:
     check(2, cases(2))
+
+
+@pytest.mark.slow
+def test_tables_on_disk_train_on_two_processes() -> None:
+    options = {"backing": Backing("100 kB", tables=("a", "b", "c"))}
+    check(2, [(replace(case, options=case.options | options), plan) for case, plan in cases(2)])
 
 
 @pytest.mark.slow

@@ -33,6 +33,16 @@ class Arrivals:
         runs = self.counts[:, [table for held in self.held for table in held]]
         return torch.from_numpy(np.concatenate([[0], np.cumsum(runs)]))
 
+    @property
+    def keys(self) -> Tensor:
+        """The ids alone, int64 [n]."""
+        return self.ids if self.ids.dim() == 1 else self.ids[:, 0].contiguous()
+
+    def places(self, table: int) -> Array:
+        """Which of the ids are a table's, int64 [n]."""
+        ends = self.offsets.tolist()
+        return np.concatenate([np.arange(ends[run], ends[run + 1]) for run in self.runs(table)])
+
     def rows(self, channel: int) -> list[int]:
         """Rows of a channel by source."""
         return [int(count) for count in self.counts[:, list(self.held[channel])].sum(1)]

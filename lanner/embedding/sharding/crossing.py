@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lanner.data.batch import Bags
+from lanner.embedding.backed.holds import Hold
 from lanner.embedding.sharding.arrivals import Arrivals
 from lanner.embedding.sharding.exchange import Wire
 from lanner.embedding.sharding.placement import Plan
@@ -31,10 +32,14 @@ _KIND = {"evaluating": 0, "training": 1, "in error": 2}
 
 @dataclass(frozen=True)
 class Trip:
-    """A batch whose ids have arrived: where this rank's went, and what came here."""
+    """A batch whose ids have arrived: where this rank's went, what came here, and holds on its rows on disk."""
 
     routes: Routes
     arrivals: Arrivals
+    holds: Mapping[str, Hold]
+
+
+Holding = Callable[[Arrivals, bool], Mapping[str, Hold]]
 
 
 class Crossing:
@@ -66,14 +71,15 @@ class Crossing:
             if other != digest:
                 raise ConfigError(f"embedding: rank {rank} has other tables, features or plan than rank {self.rank}")
 
-    def prepare(self, bags: Bags, training: bool, stray: Callable[[Bags], None]) -> Future[Trip]:
+    def prepare(self, bags: Bags, training: bool, stray: Callable[[Bags], None], hold: Holding) -> Future[Trip]:
         """Send the ids of checked bags on their way, in the background; see `Router.route`.
 
-        Where it fails on one rank, the results of all ranks raise.
+        `hold` gives the trip's holds, from what arrives and from `training`. Where it fails on one rank, the results
+        of all ranks raise.
         """
-        return self._ahead.submit(self._send_ids, bags, training, stray)
+        return self._ahead.submit(self._send_ids, bags, training, stray, hold)
 
-    def _send_ids(self, bags: Bags, training: bool, stray: Callable[[Bags], None]) -> Trip:
+    def _send_ids(self, bags: Bags, training: bool, stray: Callable[[Bags], None], hold: Holding) -> Trip:
         try:
             routes = self._router.route(bags, training, stray)
         except Exception as error:  # whatever it is: the other ranks wait for this one's sizes
@@ -81,7 +87,8 @@ class Crossing:
             raise
         sizes = self._agree("training" if training else "evaluating", routes.sizes, "")
         ids = self._id_wire.exchange(routes.ids, routes.sizes.sum(1).tolist(), sizes.sum(1).tolist())
-        return Trip(routes, Arrivals(ids, sizes, tuple(channel.held[self.rank] for channel in self.channels)))
+        arrivals = Arrivals(ids, sizes, tuple(channel.held[self.rank] for channel in self.channels))
+        return Trip(routes, arrivals, hold(arrivals, training))
 
     def _agree(self, state: str, sizes: Array, problem: str) -> Array:
         """The sizes of what comes from each rank [ranks, tables], once all ranks are in the same state."""

@@ -13,6 +13,7 @@ A table that every rank holds takes part in 1 and 3 alone: all ranks take the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,8 +21,11 @@ import numpy as np
 from torch import Tensor
 
 from lanner.data.batch import Bags
+from lanner.embedding.backed.holds import Hold
+from lanner.embedding.backed.table import BackedTable
 from lanner.embedding.gradients import Backend, Move, Part, Pending, moves
 from lanner.embedding.optimizers import Optimizer
+from lanner.embedding.sharding.arrivals import Arrivals
 from lanner.embedding.sharding.columns import by_columns, sees_rows
 from lanner.embedding.sharding.crossing import Crossing, Trip
 from lanner.embedding.sharding.shards import Array
@@ -67,6 +71,19 @@ class ShardedTables:
             for store in stores
         ]
 
+    def prepare(self, bags: Bags, training: bool, stray: Callable[[Bags], None]) -> Future[Trip]:
+        """Send ids ahead, and bring the rows of tables on disk into memory where they arrive."""
+        return self.crossing.prepare(bags, training, stray, self._hold)
+
+    def _hold(self, arrivals: Arrivals, training: bool) -> dict[str, Hold]:
+        ids = arrivals.keys.numpy()
+        return {
+            self._names[table]: store.hold(ids[arrivals.places(table)], training)
+            for store, spans in zip(self._stores, self._spans, strict=True)
+            if isinstance(store, BackedTable)
+            for table in spans
+        }
+
     def visit(self, trip: Trip, places: Sequence[tuple[int, int]], step: int | None) -> Visit:
         """Begin a batch: `places` gives OUT and STRIDE of each feature, `step` the step it is trained in, if it is."""
         lines: list[list[tuple[int, ...]]] = [[] for _ in self.crossing.channels]
@@ -80,15 +97,17 @@ class ShardedTables:
     def _find_rows(self, trip: Trip, step: int | None) -> Bags:
         """Rows in place of keys; in training, keyed tables take keys in."""
         arrived = trip.arrivals
-        rows = arrived.ids if arrived.ids.dim() == 1 else arrived.ids[:, 0].contiguous()
-        ends = arrived.offsets.tolist()
+        rows = arrived.keys.clone() if trip.holds else arrived.keys
         for store, spans in zip(self._stores, self._spans, strict=True):
             for table in spans if store.keyed else ():
-                places = np.concatenate([np.arange(ends[run], ends[run + 1]) for run in arrived.runs(table)])
+                places = arrived.places(table)
+                if isinstance(store, BackedTable):
+                    rows.numpy()[places] = trip.holds[self._names[table]].rows()
+                    continue
                 keys, times = np.ascontiguousarray(arrived.ids.numpy()[places].T)
                 store.step = store.step if step is None else step
                 rows.numpy()[places] = store.rows_of(self._names[table], keys, step is not None, times)
-        return Bags(tuple(map(str, range(len(ends) - 1))), rows, arrived.offsets)
+        return Bags(tuple(map(str, range(len(arrived.offsets) - 1))), rows, arrived.offsets)
 
     def lookup(self, visit: Visit, out: Tensor, winners: Tensor | None) -> None:
         """Fill the flat `out` (and `winners`) as `lanner.kernels.lookup` does."""
