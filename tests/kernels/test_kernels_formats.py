@@ -14,7 +14,8 @@ from numba.core.errors import TypingError
 from lanner.errors import ConfigError
 from lanner.kernels.formats import array_of, reference, scales_of
 from lanner.kernels.formats.cpu import fetch_row, load_row, store_row
-from lanner.kernels.simd import Lanes, lanes_for, lanes_from, store, width
+from lanner.kernels.lanes import Lanes, lanes_for
+from lanner.kernels.simd import lanes_from, store, width
 
 HALVES = [torch.float16, torch.bfloat16]
 FORMATS = [torch.float32, *HALVES, torch.uint8]

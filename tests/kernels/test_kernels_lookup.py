@@ -10,9 +10,9 @@ from kernel_assembly import packed_instructions, uses
 from lookup_problems import ALL_BACKENDS, arrays_of, for_backend, problems, vectors_of
 
 from lanner.kernels.formats import NO_SCALES
+from lanner.kernels.lanes import lanes_for
 from lanner.kernels.layout import MAX, MEAN, NONE, SUM
 from lanner.kernels.lookup import bags_fit, cpu, lookup
-from lanner.kernels.simd import lanes_for
 
 
 def expected(weights, layout, values, offsets, factors, batch, size):

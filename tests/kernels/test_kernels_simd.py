@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from kernel_assembly import packed_instructions, uses
 
-from lanner.kernels import simd
+from lanner.kernels.lanes import Lanes, lanes_for
 from lanner.kernels.simd import (
-    Lanes,
     fma,
     get,
-    lanes_for,
     lanes_from,
     load,
     prefetch,
@@ -105,7 +103,7 @@ def test_long_rows_are_cut_into_equal_parts(dim, lanes):
 
 def test_no_lanes_is_an_error():
     with pytest.raises(ValueError, match="at least 1 lane"):
-        simd.Lanes(0)
+        Lanes(0)
 
 
 def test_vectors_stay_in_registers():

@@ -9,18 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_assembly import packed_instructions, uses
 from lookup_problems import BACKENDS, arrays_of, problems, vectors_of
+from update_steps import STEPS, dense_step, states_for, steps
 
+from lanner.kernels.lanes import lanes_for
 from lanner.kernels.layout import MAX, MEAN, SUM
 from lanner.kernels.lookup import lookup
-from lanner.kernels.simd import lanes_for
 from lanner.kernels.update import Rule, Step, cpu, update
-
-STEPS = {
-    Rule.SGD: Step(Rule.SGD, 0.1),
-    Rule.ADAGRAD: Step(Rule.ADAGRAD, 0.1, 1e-8),
-    Rule.ROWWISE_ADAGRAD: Step(Rule.ROWWISE_ADAGRAD, 0.1, 1e-8),
-    Rule.ADAM: Step(Rule.ADAM, 0.1, 1e-8, 0.9, 0.999, 3.0),
-}
+from lanner.kernels.update.rules import numbers_of
 
 
 def dense_gradient(weights, layout, values, offsets, factors, batch, gradient):
@@ -42,44 +37,14 @@ def dense_gradient(weights, layout, values, offsets, factors, batch, gradient):
     return dense, seen
 
 
-def dense_step(step, weights, states, g, seen):
-    """torch.optim's formulas, in float64, on the rows seen."""
-    g, keep = g * step.scale, ~seen[:, None]
-    before = weights.copy(), [state.copy() for state in states]
-    if step.rule is Rule.SGD:
-        weights = weights - step.rate * g
-    elif step.rule is Rule.ADAGRAD:
-        states = [states[0] + g**2]
-        weights = weights - step.rate * g / (np.sqrt(states[0]) + step.eps)
-    elif step.rule is Rule.ROWWISE_ADAGRAD:
-        states = [states[0] + (g**2).mean(1)]
-        weights = weights - step.rate * g / (np.sqrt(states[0]) + step.eps)[:, None]
-    else:
-        states = [
-            step.beta1 * states[0] + (1 - step.beta1) * g,
-            step.beta2 * states[1] + (1 - step.beta2) * g**2,
-        ]
-        weights = weights - step.rate * states[0] / (np.sqrt(states[1]) * step.correction + step.eps)
-    restore = [
-        np.where(keep[:, 0] if new.ndim == 1 else keep, old, new) for old, new in zip(before[1], states, strict=True)
-    ]
-    return np.where(keep, before[0], weights), restore
-
-
-def fresh_states(rule, weights, random):
-    rows, dim = weights.shape
-    shapes = {Rule.SGD: [], Rule.ADAGRAD: [(rows, dim)], Rule.ROWWISE_ADAGRAD: [(rows,)], Rule.ADAM: [(rows, dim)] * 2}
-    return tuple(torch.from_numpy(random.random(shape, dtype=np.float32)) for shape in shapes[rule])
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("rule", Rule)
-@given(problem=problems(), scale=st.sampled_from([1.0, 0.25]), seed=st.integers(0, 100))
+@given(problem=problems(), data=st.data(), seed=st.integers(0, 100))
 @settings(max_examples=25, deadline=None)
-def test_equals_a_dense_computation(backend, rule, problem, scale, seed):
+def test_equals_a_dense_computation(backend, rule, problem, data, seed):
     random, size, batch = np.random.default_rng(seed), problem.pop("size"), problem["batch"]
     gradient = random.standard_normal(size).astype(np.float32)
-    states, step = fresh_states(rule, problem["weights"], random), STEPS[rule]._replace(scale=scale)
+    states, step = states_for(rule, problem["weights"], random), data.draw(steps(rule))
     out, winners = torch.empty(size), torch.empty(size, dtype=torch.int32)
     lookup(**problem, out=out, winners=winners)
     arrays = arrays_of(problem)
@@ -88,7 +53,7 @@ def test_equals_a_dense_computation(backend, rule, problem, scale, seed):
         step, arrays[0].astype(np.float64), [s.numpy().astype(np.float64) for s in states], dense, seen
     )
     update(torch.from_numpy(arrays[0]), states, torch.from_numpy(gradient), problem["layout"], problem["values"],
-           problem["offsets"], problem["factors"], batch, winners, step, backend)  # fmt: skip
+           problem["offsets"], problem["factors"], batch, winners, step, backend=backend)  # fmt: skip
     np.testing.assert_allclose(arrays[0], weights, atol=3e-6)
     for state, wanted in zip(states, after, strict=True):
         np.testing.assert_allclose(state.numpy(), wanted, rtol=2e-5, atol=1e-5)
@@ -109,7 +74,7 @@ def test_threads_and_parts_give_what_one_thread_gives(rule, rows, monkeypatch):
     for threads in ("1", "4"):
         monkeypatch.setenv("LANNER_THREADS", threads)
         weights, layout, values, gradient = one_table(rows, dim, ids, np.ones((count, dim), np.float32))
-        states = tuple(torch.zeros_like(s) for s in fresh_states(rule, weights, random))
+        states = tuple(torch.zeros_like(s) for s in states_for(rule, weights, random))
         update(weights, states, gradient, layout, values, None, None, count, None, STEPS[rule])
         results.append((weights, *states))
     assert all(torch.equal(one, four) for one, four in zip(*results, strict=True))
@@ -119,7 +84,7 @@ def test_threads_and_parts_give_what_one_thread_gives(rule, rows, monkeypatch):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_ids_out_of_range_train_row_0_as_lookup_read_it(backend):
     weights, layout, values, gradient = one_table(10, 4, [3, 10, -1, 2**40], np.ones((4, 4), np.float32))
-    update(weights, (), gradient, layout, values, None, None, 4, None, Step(Rule.SGD, 1.0), backend)
+    update(weights, (), gradient, layout, values, None, None, 4, None, Step(Rule.SGD, 1.0), backend=backend)
     assert weights[:, 0].tolist() == [-3.0, 0, 0, -1.0, 0, 0, 0, 0, 0, 0]
 
 
@@ -138,13 +103,11 @@ def test_a_row_number_times_the_width_may_pass_2_to_the_31():
 
 def test_rows_are_stepped_in_vector_registers():
     weights, state, gradient = np.ones(64, np.float32), np.zeros(64, np.float32), np.ones(64, np.float32)
-    none, words, numbers = (
-        np.empty(0, np.float32),
-        np.zeros(1, np.uint64),
-        np.array([0.5, 0, 0, 0, 0, 1, 1], np.float32),
-    )
+    none, words = np.empty(0, np.float32), np.zeros(1, np.uint64)
+    numbers = np.array(numbers_of(Step(Rule.ADAGRAD, 0.5)), np.float32)
     code = packed_instructions(
-        cpu.apply, lanes_for(64), weights, 64, state, none, gradient, 0, words, 1, 63, int(Rule.ADAGRAD), numbers
-    )
+        cpu.apply, lanes_for(64), weights, 64, state, none, gradient, 0, words, 1, 63, int(Rule.ADAGRAD), numbers,
+        np.uint64(0), np.empty(64, np.float32),
+    )  # fmt: skip
     assert (weights == 0.5).all()
     assert all(uses(code, name) for name in ("addps", "sqrtps", "divps", "prefetcht1"))

@@ -20,9 +20,9 @@ from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
+from lanner.kernels.lanes import Vector
 from lanner.kernels.random.cpu import mix
 from lanner.kernels.simd import (
-    Vector,
     fma_lanes,
     load_lanes,
     pointer,

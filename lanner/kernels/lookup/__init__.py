@@ -12,8 +12,8 @@ from lanner.errors import ConfigError
 from lanner.kernels import backends, parallel
 from lanner.kernels.backends import Backend
 from lanner.kernels.formats import array_of, scales_of
+from lanner.kernels.lanes import lanes_for
 from lanner.kernels.lookup import cpu, reference
-from lanner.kernels.simd import lanes_for
 
 Array = np.ndarray[Any, Any]
 

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from lanner.kernels import backends, parallel
 from lanner.kernels.backends import Backend
+from lanner.kernels.formats import array_of
+from lanner.kernels.lanes import lanes_for
 from lanner.kernels.layout import FEATURE, FIRST_ROW, NONE, POOLING, ROWS
 from lanner.kernels.memory import scratch
-from lanner.kernels.simd import lanes_for
 from lanner.kernels.update import cpu, reference
 from lanner.kernels.update.grouping import group
-from lanner.kernels.update.rules import STATES, Rule, Step
+from lanner.kernels.update.rules import STATES, Rule, Step, numbers_of
 
 __all__ = ["STATES", "Rule", "Step", "update"]
 
@@ -36,6 +37,7 @@ def update(
     batch: int,
     winners: Tensor | None,
     step: Step,
+    seed: int = 0,
     backend: Backend = "auto",
 ) -> None:
     """Take one optimizer step on every row that occurs in the bags, in place.
@@ -45,33 +47,37 @@ def update(
     step. The sums run in the order of the ids, so the result is the same for any number of threads, and differs by
     rounding only when the batch is permuted. `states` are those of `step.rule` (see `STATES`). All arrays are
     contiguous.
+
+    `weights` are float32, float16 or bfloat16. The latter are stepped in float32 and rounded at random by bits that
+    depend on `seed` (0 to 2^64 - 1), row and column alone, so that steps far below their precision add up; give
+    every step another seed.
     """
     backend = backends.chosen(backend, weights)
     if backend == "gpu":
-        backends.gpu("update").update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step)
+        kernels = backends.gpu("update")
+        kernels.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step, seed)
         return
     if backend == "reference":
-        reference.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step)
+        reference.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step, seed)
         return
     dim, counts = weights.shape[1], _counts(layout, offsets, batch)
     tasks, largest = _tasks(layout, counts)
     if not largest:
         return
-    weight, *state = (tensor.numpy().reshape(-1) for tensor in (weights, *states))
-    table = lanes_for(dim), weight, dim, *[*state, _NO_FLOATS, _NO_FLOATS][:2]
+    table = lanes_for(dim), array_of(weights), dim, *[*map(array_of, states), _NO_FLOATS, _NO_FLOATS][:2]
     ids = layout, values.numpy(), *(_array(*pair) for pair in ((offsets, _NO_LONGS), (factors, _NO_FLOATS)))
     each = factors is not None or winners is not None or bool((layout[:, POOLING] == NONE).any())
     gradients = _array(gradient, _NO_FLOATS), _array(winners, _NO_INTS), batch, dim, each
     slots = largest if each else _most_bags(tasks) * batch
-    numbers = _numbers(step)
+    how = int(step.rule), np.array(numbers_of(step), np.float32), np.uint64(seed)
 
     def work(begin: int, end: int) -> None:
         words, spare = scratch("words", largest, np.uint64), scratch("spare", largest, np.uint64)
-        packed = scratch("packed", slots * dim, np.float32)
+        packed, row = scratch("packed", slots * dim, np.float32), scratch("row", dim, np.float32)
         for task in tasks[begin:end]:
             ordered, count = group(task, *ids, *gradients, words, spare, packed)
             first_row, shift = layout[task[0], FIRST_ROW], 64 - int(task[4])
-            cpu.apply(*table, packed, first_row, ordered, count, shift, int(step.rule), numbers)
+            cpu.apply(*table, packed, first_row, ordered, count, shift, *how, row)
 
     if counts.sum() < 2 * _GRAIN:
         work(0, len(tasks))
@@ -113,8 +119,3 @@ def _most_bags(tasks: Array) -> int:
 
 def _array(tensor: Tensor | None, otherwise: Array) -> Array:
     return otherwise if tensor is None else tensor.numpy().reshape(-1)
-
-
-def _numbers(step: Step) -> Array:
-    gains = 1 - step.beta1, step.beta2, 1 - step.beta2
-    return np.array((step.rate, step.eps, *gains, step.correction, step.scale), np.float32)

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from lanner.kernels.gpu import OPTIONS, lanes_for, most_ids
 from lanner.kernels.layout import OUT
-from lanner.kernels.update.gpu_rows import numbers_of, step_rows
+from lanner.kernels.update.gpu_rows import step_rows
 from lanner.kernels.update.gpu_slots import slots_of
-from lanner.kernels.update.rules import Step
+from lanner.kernels.update.rules import Step, numbers_of
 
-_TILE = 2048  # elements of a tile
+_TILE = 1024  # elements of a tile
 
 
 def update(
@@ -36,6 +36,7 @@ def update(
     batch: int,
     winners: Tensor | None,
     step: Step,
+    seed: int,
 ) -> None:
     """See `lanner.kernels.update.update`."""
     count, (total, dim) = most_ids(layout, values, offsets, batch), weights.shape
@@ -46,36 +47,26 @@ def update(
     size = max(_TILE // lanes, 1)
     tiles = triton.cdiv(count, size)
     parts = torch.empty(2 * tiles * dim, dtype=torch.float32, device=weights.device)
-    table = weights, *(*states, None, None)[:2], *numbers_of(step), int(step.rule), dim, lanes, size
+    table = weights, states, tuple(map(float, numbers_of(step))), seed, int(step.rule), dim, lanes, size
     options = {**OPTIONS, "num_warps": 4 if lanes <= _TILE else 16}
     aligned = not (dim % 4 or (layout[:, OUT:] % 4).any())
-    _step_tiles[(tiles,)](*slots, gradient, winners, parts, count, total, *table, aligned, **options)
+    _step_tiles[(tiles,)](slots, gradient, winners, parts, count, total, *table, aligned, **options)
     if tiles > 1:
         _step_long_runs[(tiles - 1,)](slots.rows, parts, count, total, *table, **options)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count", "total", "seed"])
 def _step_tiles(
-    sorted_rows: tl.tensor,
-    order: tl.tensor,
-    sources: tl.tensor,
-    scales: tl.tensor,
-    places: tl.tensor,
+    sorted_slots: tl.tensor,
     gradient: tl.tensor,
     winners: tl.tensor,
     parts: tl.tensor,
-    count: tl.tensor,
-    total: tl.tensor,
+    count: tl.int64,
+    total: tl.int64,
     weights: tl.tensor,
-    state1: tl.tensor,
-    state2: tl.tensor,
-    rate: tl.tensor,
-    eps: tl.tensor,
-    gain1: tl.tensor,
-    beta2: tl.tensor,
-    gain2: tl.tensor,
-    correction: tl.tensor,
-    scale: tl.tensor,
+    states: tl.tensor,
+    numbers: tl.tensor,
+    seed: tl.uint64,
     rule: tl.constexpr,
     dim: tl.constexpr,
     lanes: tl.constexpr,
@@ -88,22 +79,20 @@ def _step_tiles(
     parts[2 * tile + 1].
     """
     tile = tl.program_id(0).to(tl.int64)
-    numbers, columns = tl.arange(0, size), tl.arange(0, lanes)
-    slots = tile * size + numbers
+    each, columns, sorted_rows = tl.arange(0, size), tl.arange(0, lanes), sorted_slots.rows
+    slots = tile * size + each
     rows = tl.load(sorted_rows + slots, mask=slots < count, other=total).to(tl.int64)
     held = rows < total
     before = tl.load(sorted_rows + slots - 1, mask=held & (slots > 0), other=-1)
     after = tl.load(sorted_rows + slots + 1, mask=held & (slots + 1 < count), other=-1)
     came = tl.load(sorted_rows + tile * size - 1, mask=tile > 0, other=-1) == rows
     goes = tl.load(sorted_rows + (tile + 1) * size, mask=(tile + 1) * size < count, other=-1) == rows
-    grads = _gradients(order, sources, scales, places, gradient, winners, slots, held, dim, lanes, aligned)
-    starts = tl.broadcast_to(((rows != before) | (numbers == 0)).to(tl.int32)[:, None], [size, lanes])
+    grads = _gradients(sorted_slots, gradient, winners, slots, held, dim, lanes, aligned)
+    starts = tl.broadcast_to(((rows != before) | (each == 0)).to(tl.int32)[:, None], [size, lanes])
     sums, _ = tl.associative_scan((grads, starts), 0, _run_sum)
-    ends = held & ((rows != after) | (numbers == size - 1))
-    step_rows(
-        rows, ends & (came == 0) & (goes == 0), sums, weights, state1, state2, rate, eps, gain1, beta2, gain2,
-        correction, scale, rule, dim, lanes,
-    )  # fmt: skip
+    ends = held & ((rows != after) | (each == size - 1))
+    whole = ends & (came == 0) & (goes == 0)
+    step_rows(rows, whole, sums, weights, states, numbers, seed, rule, dim, lanes)
     part = 2 * tile + tl.where(came, 0, 1)
     mask = (ends & (came | goes))[:, None] & (columns < dim)[None, :]
     tl.store(parts + part[:, None] * dim + columns[None, :], sums, mask=mask)
@@ -111,10 +100,7 @@ def _step_tiles(
 
 @triton.jit
 def _gradients(
-    order: tl.tensor,
-    sources: tl.tensor,
-    scales: tl.tensor,
-    places: tl.tensor,
+    sorted_slots: tl.tensor,
     gradient: tl.tensor,
     winners: tl.tensor,
     slots: tl.tensor,
@@ -124,18 +110,18 @@ def _gradients(
     aligned: tl.constexpr,
 ) -> tl.tensor:
     """The gradients [n, lanes] of the ids of `slots`, 0 where not held."""
-    ids, columns = tl.load(order + slots, mask=held, other=0), tl.arange(0, lanes)
-    starts = tl.load(sources + ids, mask=held, other=0)
+    ids, columns = tl.load(sorted_slots.order + slots, mask=held, other=0), tl.arange(0, lanes)
+    starts = tl.load(sorted_slots.sources + ids, mask=held, other=0)
     if aligned:
         starts = tl.multiple_of(starts, 4)
     at = starts[:, None] + columns[None, :]
     mask = held[:, None] & (columns < dim)[None, :]
-    if places is not None:
-        place = tl.load(places + ids, mask=held, other=-1)[:, None]
+    if sorted_slots.places is not None:
+        place = tl.load(sorted_slots.places + ids, mask=held, other=-1)[:, None]
         mask &= (place < 0) | (tl.load(winners + at, mask=mask & (place >= 0), other=-1) == place)
     grads = tl.load(gradient + at, mask=mask, other=0.0)
-    if scales is not None:
-        grads *= tl.load(scales + ids, mask=held, other=0.0)[:, None]
+    if sorted_slots.scales is not None:
+        grads *= tl.load(sorted_slots.scales + ids, mask=held, other=0.0)[:, None]
     return grads
 
 
@@ -145,22 +131,16 @@ def _run_sum(sum1: tl.tensor, start1: tl.tensor, sum2: tl.tensor, start2: tl.ten
     return tl.where(start2 != 0, sum2, sum1 + sum2), start1 | start2
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count", "total", "seed"])
 def _step_long_runs(
     sorted_rows: tl.tensor,
     parts: tl.tensor,
-    count: tl.tensor,
-    total: tl.tensor,
+    count: tl.int64,
+    total: tl.int64,
     weights: tl.tensor,
-    state1: tl.tensor,
-    state2: tl.tensor,
-    rate: tl.tensor,
-    eps: tl.tensor,
-    gain1: tl.tensor,
-    beta2: tl.tensor,
-    gain2: tl.tensor,
-    correction: tl.tensor,
-    scale: tl.tensor,
+    states: tl.tensor,
+    numbers: tl.tensor,
+    seed: tl.uint64,
     rule: tl.constexpr,
     dim: tl.constexpr,
     lanes: tl.constexpr,
@@ -181,7 +161,5 @@ def _step_long_runs(
             mask = going[:, None] & (columns < dim)[None, :]
             summed += tl.sum(tl.load(parts + 2 * tiles[:, None] * dim + columns[None, :], mask=mask, other=0.0), 0)
             tiles += size
-        step_rows(
-            tl.full([1], 0, tl.int64) + row, tl.full([1], 1, tl.int1), summed[None, :], weights, state1, state2, rate,
-            eps, gain1, beta2, gain2, correction, scale, rule, dim, lanes,
-        )  # fmt: skip
+        rows, held = tl.full([1], 0, tl.int64) + row, tl.full([1], 1, tl.int1)
+        step_rows(rows, held, summed[None, :], weights, states, numbers, seed, rule, dim, lanes)

@@ -1,19 +1,14 @@
-"""The optimizer step of a tile of rows, in Triton; the formulas stand in `lanner.embedding.optimizers`."""
+"""The optimizer step of a tile of rows, in Triton; the formulas stand in `reference.py`."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from lanner.kernels.update.rules import Rule, Step
+from lanner.kernels.formats.gpu import load_rows, store_rows
+from lanner.kernels.update.rules import Rule
 
-_SGD, _ADAGRAD, _ROWWISE = (tl.constexpr(int(rule)) for rule in (Rule.SGD, Rule.ADAGRAD, Rule.ROWWISE_ADAGRAD))
-
-
-def numbers_of(step: Step) -> tuple[float, ...]:
-    """What `step_rows` takes of a step, at run time: a schedule compiles nothing."""
-    gains = 1 - step.beta1, step.beta2, 1 - step.beta2
-    return tuple(map(float, (step.rate, step.eps, *gains, step.correction, step.scale)))
+_SGD, _ADAGRAD, _ROWWISE, _ADAM, _MOMENTUM, _NESTEROV, _RMSPROP, _FTRL = (tl.constexpr(int(rule)) for rule in Rule)
 
 
 @triton.jit
@@ -22,40 +17,57 @@ def step_rows(
     held: tl.tensor,
     summed: tl.tensor,
     weights: tl.tensor,
-    state1: tl.tensor,
-    state2: tl.tensor,
-    rate: tl.tensor,
-    eps: tl.tensor,
-    gain1: tl.tensor,
-    beta2: tl.tensor,
-    gain2: tl.tensor,
-    correction: tl.tensor,
-    scale: tl.tensor,
+    states: tl.tensor,
+    numbers: tl.tensor,
+    seed: tl.tensor,
     rule: tl.constexpr,
     dim: tl.constexpr,
     lanes: tl.constexpr,
 ) -> None:
-    """One step of the distinct rows [n] held, whose summed gradients are [n, lanes] (zero beyond dim)."""
-    columns = tl.arange(0, lanes)
-    at = rows[:, None] * dim + columns[None, :]
-    mask = held[:, None] & (columns < dim)[None, :]
+    """One step of the distinct rows [n] held, whose summed gradients are [n, lanes] (0 beyond dim).
+
+    `numbers` are those of `rules.numbers_of`: read at run time, so that a schedule compiles nothing.
+    """
+    rate, eps, beta1, gain1, beta2, gain2, correction, scale, decay, keep, clip, l1, l2 = numbers
+    weight = load_rows(weights, None, rows, held, dim, lanes)
     g = summed * scale
-    weight = tl.load(weights + at, mask=mask, other=0.0).to(tl.float32)
+    if clip < float("inf"):
+        square = tl.sum(g * g, 1)
+        g *= tl.where(square > clip * clip, clip / tl.sqrt_rn(square), 1.0)[:, None]
+    if decay != 0:
+        g += decay * weight
     if rule == _SGD:
-        delta = rate * g
-    elif rule == _ADAGRAD:
-        squares = tl.load(state1 + at, mask=mask, other=0.0) + g * g
-        tl.store(state1 + at, squares, mask=mask)
-        delta = rate * g / (tl.sqrt_rn(squares) + eps)
+        weight -= rate * g
     elif rule == _ROWWISE:
-        history = tl.load(state1 + rows, mask=held, other=0.0) + tl.sum(g * g, 1) / dim
-        tl.store(state1 + rows, history, mask=held)
-        delta = g * (rate / (tl.sqrt_rn(history) + eps))[:, None]
-    else:
-        first = tl.load(state1 + at, mask=mask, other=0.0)
+        history = tl.load(states[0] + rows, mask=held, other=0.0) + tl.sum(g * g, 1) / dim
+        tl.store(states[0] + rows, history, mask=held)
+        weight -= g * (rate / (tl.sqrt_rn(history) + eps))[:, None]
+    elif rule == _ADAGRAD:
+        squares = load_rows(states[0], None, rows, held, dim, lanes) + g * g
+        store_rows(states[0], rows, held, squares, seed, dim, lanes)
+        weight -= rate * g / (tl.sqrt_rn(squares) + eps)
+    elif rule == _RMSPROP:
+        squares = beta2 * load_rows(states[0], None, rows, held, dim, lanes) + gain2 * g * g
+        store_rows(states[0], rows, held, squares, seed, dim, lanes)
+        weight -= rate * g / (tl.sqrt_rn(squares) + eps)
+    elif rule == _ADAM:
+        first = load_rows(states[0], None, rows, held, dim, lanes)
         first += gain1 * (g - first)
-        second = beta2 * tl.load(state2 + at, mask=mask, other=0.0) + gain2 * g * g
-        tl.store(state1 + at, first, mask=mask)
-        tl.store(state2 + at, second, mask=mask)
-        delta = rate * first / (tl.sqrt_rn(second) * correction + eps)
-    tl.store(weights + at, weight - delta, mask=mask)
+        second = beta2 * load_rows(states[1], None, rows, held, dim, lanes) + gain2 * g * g
+        store_rows(states[0], rows, held, first, seed, dim, lanes)
+        store_rows(states[1], rows, held, second, seed, dim, lanes)
+        weight = keep * weight - rate * first / (tl.sqrt_rn(second) * correction + eps)
+    elif rule == _FTRL:
+        before = load_rows(states[0], None, rows, held, dim, lanes)
+        squares = before + g * g
+        root = tl.sqrt_rn(squares)
+        linear = load_rows(states[1], None, rows, held, dim, lanes) + rate * g - (root - tl.sqrt_rn(before)) * weight
+        store_rows(states[0], rows, held, squares, seed, dim, lanes)
+        store_rows(states[1], rows, held, linear, seed, dim, lanes)
+        shrunk = tl.minimum(tl.maximum(linear, -l1), l1) - linear
+        weight = tl.where(squares == 0, weight, shrunk / (root + eps + l2))
+    else:
+        velocity = beta1 * load_rows(states[0], None, rows, held, dim, lanes) + g
+        store_rows(states[0], rows, held, velocity, seed, dim, lanes)
+        weight -= rate * (g + beta1 * velocity if rule == _NESTEROV else velocity)
+    store_rows(weights, rows, held, weight, seed, dim, lanes)

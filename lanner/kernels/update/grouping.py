@@ -15,8 +15,9 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from lanner.kernels.lanes import Lanes
 from lanner.kernels.layout import FEATURE, MAX, MEAN, NONE, OUT, POOLING, ROWS, STRIDE
-from lanner.kernels.simd import Lanes, get, load, prefetch, put, splat, store
+from lanner.kernels.simd import get, load, prefetch, put, splat, store
 
 _DIGIT = 11  # most bits sorted by in one pass: 2,048 counters stay in the first-level cache
 _BLOCK = 6  # log2 of the neighbouring rows that stay with one thread, so that threads share no cache line

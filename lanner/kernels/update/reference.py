@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from lanner.kernels.formats.reference import rounded
 from lanner.kernels.layout import MAX, MEAN, NONE
 from lanner.kernels.lookup.reference import Occurrences, occurrences
 from lanner.kernels.update.rules import Rule, Step
@@ -22,6 +25,7 @@ def update(
     batch: int,
     winners: Tensor | None,
     step: Step,
+    seed: int,
 ) -> None:
     """See `lanner.kernels.update.update`."""
     dim = weights.shape[1]
@@ -34,11 +38,10 @@ def update(
         return
     distinct, inverse = torch.unique(torch.cat(rows), return_inverse=True)
     summed = torch.zeros(distinct.numel(), dim).index_add_(0, inverse, torch.cat(gradients))
-    summed *= step.scale
-    before = tuple(state[distinct] for state in states)
-    delta, after = _apply(step, summed, before)
-    weights[distinct] -= delta
-    for state, new in zip(states, after, strict=True):
+    row, before = weights[distinct].float(), tuple(state[distinct] for state in states)
+    after, *new_states = _apply(step, row, _prepared(step, row, summed), before)
+    weights[distinct] = rounded(after, distinct, weights.dtype, seed)
+    for state, new in zip(states, new_states, strict=True):
         state[distinct] = new
 
 
@@ -55,16 +58,41 @@ def _gradients(feature: Occurrences, gradient: Tensor, winners: Tensor | None) -
     return result
 
 
-def _apply(step: Step, g: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """What to take off the rows, and their new states."""
+def _prepared(step: Step, weights: Tensor, gradients: Tensor) -> Tensor:
+    """Summed gradients scaled, clipped and decayed."""
+    g = gradients * step.scale
+    if step.clip < math.inf:
+        g = g * (step.clip / g.norm(dim=1, keepdim=True)).clamp(max=1.0)
+    return g + step.decay * weights
+
+
+def _apply(step: Step, w: Tensor, g: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The rows after the step, and their new states."""
     if step.rule is Rule.SGD:
-        return step.rate * g, ()
+        return (w - step.rate * g,)
+    if step.rule in (Rule.MOMENTUM, Rule.NESTEROV):
+        velocity = step.beta1 * states[0] + g
+        direction = g + step.beta1 * velocity if step.rule is Rule.NESTEROV else velocity
+        return w - step.rate * direction, velocity
     if step.rule is Rule.ADAGRAD:
         total = states[0] + g * g
-        return step.rate * g / (total.sqrt() + step.eps), (total,)
+        return w - step.rate * g / (total.sqrt() + step.eps), total
     if step.rule is Rule.ROWWISE_ADAGRAD:
         total = states[0] + (g * g).mean(1)
-        return step.rate * g / (total.sqrt() + step.eps)[:, None], (total,)
-    first = step.beta1 * states[0] + (1 - step.beta1) * g
-    second = step.beta2 * states[1] + (1 - step.beta2) * g * g
-    return step.rate * first / (second.sqrt() * step.correction + step.eps), (first, second)
+        return w - step.rate * g / (total.sqrt() + step.eps)[:, None], total
+    if step.rule is Rule.RMSPROP:
+        mean = step.beta2 * states[0] + (1 - step.beta2) * g * g
+        return w - step.rate * g / (mean.sqrt() + step.eps), mean
+    if step.rule is Rule.ADAM:
+        first = step.beta1 * states[0] + (1 - step.beta1) * g
+        second = step.beta2 * states[1] + (1 - step.beta2) * g * g
+        return step.keep * w - step.rate * first / (second.sqrt() * step.correction + step.eps), first, second
+    return _ftrl(step, w, g, *states)
+
+
+def _ftrl(step: Step, w: Tensor, g: Tensor, squares: Tensor, linear: Tensor) -> tuple[Tensor, ...]:
+    """A weight whose gradients were all 0 stays what it is."""
+    after = squares + g * g
+    linear = linear + step.rate * g - (after.sqrt() - squares.sqrt()) * w
+    shrunk = linear - linear.clamp(-step.l1, step.l1)
+    return torch.where(after == 0, w, -shrunk / (after.sqrt() + step.eps + step.l2)), after, linear
