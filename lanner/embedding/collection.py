@@ -140,7 +140,7 @@ class EmbeddingCollection(nn.Module):
         """Columns of the output: the sum of the features' dims."""
         return self.arrangement.width
 
-    def forward(self, bags: Bags | Prepared) -> Vectors:
+    def forward(self, bags: Bags) -> Vectors:
         """The vectors of all features, float32, in the form that `output` says; [B, width] by default.
 
         Raises DataError naming the feature where the bags do not fit together, and IdRangeError naming table,
@@ -154,7 +154,7 @@ class EmbeddingCollection(nn.Module):
         else:
             flat, _, _ = self.look_up(prepared)
             release(prepared.held)
-        return self.arrangement.form(flat, prepared.bags)
+        return self.arrangement.form(flat, prepared)
 
     def prepare(self, bags: Bags) -> Prepared:
         """Do at once what of `forward(bags)` does not depend on rows, and pass the result to `forward` instead.
@@ -165,10 +165,10 @@ class EmbeddingCollection(nn.Module):
         fit together.
         """
         bags, training = checks.usable(bags, self.features), self._learning
+        plain = bags.names, bags.values, bags.offsets, bags.weights
         if self._sharded is not None:
-            return Prepared(bags, training, self._sharded.prepare(bags, training, self._stray))
-        holds, strays = self._keyed.hold(bags, training)
-        return Prepared(bags, training, None, holds, strays)
+            return Prepared(*plain, training, self._sharded.prepare(bags, training, self._stray))
+        return Prepared(*plain, training, None, *self._keyed.hold(bags, training))
 
     @property
     def _learning(self) -> bool:
@@ -177,11 +177,11 @@ class EmbeddingCollection(nn.Module):
 
     def look_up(self, prepared: Prepared) -> tuple[Tensor, tuple[Part, ...] | Visit, Tensor | None]:
         """The flat output, without autograd, and what `take_gradient` needs beside its gradient."""
-        training, total = prepared.training, self.arrangement.total(prepared.bags)
+        training, total = prepared.training, self.arrangement.total(prepared)
         out = empty_tensor((total,))
         winners = torch.empty(total, dtype=torch.int32) if training and self._max else None
         if self._sharded is not None and prepared.trip is not None:
-            places = self.arrangement.places(prepared.bags)
+            places = self.arrangement.places(prepared)
             visit = self._sharded.visit(prepared.trip.result(), places, self.steps + 1 if training else None)
             self._sharded.lookup(visit, out, winners)
             return out, visit, winners
@@ -189,7 +189,7 @@ class EmbeddingCollection(nn.Module):
 
     def _look_up_here(self, prepared: Prepared, out: Tensor, winners: Tensor | None) -> tuple[Part, ...]:
         """Look up in the tables of this process, which has all of them."""
-        layouts = self._layouts_for(prepared.bags)
+        layouts = self._layouts_for(prepared)
         bags, strays = self._keyed.with_rows(prepared, self.steps + 1), prepared.strays
         parts = tuple(Part(store, layout, bags) for store, layout in layouts)
         for store, layout, _ in parts:
@@ -198,7 +198,7 @@ class EmbeddingCollection(nn.Module):
                 backend=self.backend,
             )  # fmt: skip
         if strays:
-            self._stray(prepared.bags)
+            self._stray(prepared)
             if prepared.training:  # whoever sums gradients by row must not meet such ids
                 parts = tuple(part._replace(bags=in_range(part)) for part in parts)
         return parts

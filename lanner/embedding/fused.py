@@ -27,8 +27,9 @@ class FusedLookup(Function):
     def forward(ctx: Any, anchor: Tensor, collection: EmbeddingCollection, prepared: Prepared) -> Tensor:
         """The flat output."""
         out, ctx.parts, ctx.winners = collection.look_up(prepared)
-        ctx.collection, ctx.used, ctx.holds, bags = collection, False, prepared.held, prepared.bags
-        ctx.save_for_backward(bags.values, bags.offsets, bags.weights)  # backward refuses them if changed in place
+        ctx.collection, ctx.used, ctx.holds = collection, False, prepared.held
+        # Backward refuses them if they were changed in place.
+        ctx.save_for_backward(prepared.values, prepared.offsets, prepared.weights)
         return out
 
     @staticmethod

@@ -41,22 +41,21 @@ class KeyedTables:
 
     def with_rows(self, prepared: Prepared, step: int) -> Bags:
         """The bags with rows instead of ids; keys are taken in for step number `step` when training."""
-        bags = prepared.bags
         if not self._stores:
-            return bags
-        values = bags.values.long().clone()
+            return prepared
+        values = prepared.values.long().clone()
         rows = values.numpy()
         for table, store in self._stores.items():
-            spans = self._spans(bags, table)
+            spans = self._spans(prepared, table)
             if table in prepared.holds:
                 found = prepared.holds[table].rows()
             else:
                 store.step = step
-                found = store.rows_of(table, self._ids(bags, spans), prepared.training)
+                found = store.rows_of(table, self._ids(prepared, spans), prepared.training)
             for span in spans:
                 count = span.stop - span.start
                 rows[span], found = found[:count], found[count:]
-        return Bags(bags.names, values, bags.offsets, bags.weights)
+        return Bags(prepared.names, values, prepared.offsets, prepared.weights)
 
     def _spans(self, bags: Bags, table: str) -> list[slice]:
         return [ids_of(bags, bags.names.index(name), bags.batch_size) for name in self._features[table]]

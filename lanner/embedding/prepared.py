@@ -14,16 +14,15 @@ if TYPE_CHECKING:
     from lanner.embedding.sharding.crossing import Trip
 
 
-@dataclass(frozen=True)
-class Prepared:
+@dataclass(frozen=True, slots=True)
+class Prepared(Bags):
     """Checked bags; with tables on several processes, their ids are on the way to the rows.
 
     Rows of tables on disk are on the way to memory, held in `holds` by table (or in those of the trip, once it has
     ended). With `strays`, ids of such tables are out of range.
     """
 
-    bags: Bags
-    training: bool
+    training: bool = False
     trip: Future[Trip] | None = None
     holds: Mapping[str, Hold] = field(default_factory=dict)
     strays: bool = False

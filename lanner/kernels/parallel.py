@@ -16,11 +16,20 @@ from typing import Any
 
 
 def threads() -> int:
-    """Number of kernel threads: `LANNER_THREADS`, or the CPUs this process may run on."""
-    given = os.environ.get("LANNER_THREADS", "")
-    if given.isdigit() and int(given) > 0:
-        return int(given)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Number of kernel threads: `LANNER_THREADS`, or this process's share of the CPUs it may run on.
+
+    `torchrun` says in `LOCAL_WORLD_SIZE` how many processes share them.
+    """
+    if given := _positive("LANNER_THREADS"):
+        return given
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(cpus // (_positive("LOCAL_WORLD_SIZE") or 1), 1)
+
+
+def _positive(variable: str) -> int | None:
+    """The positive whole number that an environment variable holds; None where it holds none."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() and int(text) > 0 else None
 
 
 _own = threading.local()

@@ -94,3 +94,15 @@ def test_a_forked_child_has_threads_of_its_own():
         parallel.run(lambda begin, end: seen.append(end - begin), 100)
         os._exit(0 if sum(seen) == 100 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_processes_of_one_machine_share_its_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LANNER_THREADS", raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    alone = parallel.threads()
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert parallel.threads() == max(alone // 2, 1)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1000")
+    assert parallel.threads() == 1
+    monkeypatch.setenv("LANNER_THREADS", "3")
+    assert parallel.threads() == 3

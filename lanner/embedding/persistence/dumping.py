@@ -16,7 +16,7 @@ from lanner.embedding.dynamic.table import DynamicTable
 from lanner.embedding.persistence import description as descriptions
 from lanner.embedding.persistence import files
 from lanner.embedding.persistence.description import FORMAT, Description, Entry
-from lanner.embedding.persistence.gathering import Peers
+from lanner.embedding.persistence.gathering import Holders
 from lanner.embedding.persistence.layout import DELETED, KEY, WAITING, Array, Block, block_of, chosen, form_of
 from lanner.errors import DataError
 
@@ -31,7 +31,7 @@ def dump(
 
     With several processes all must call it, and the first writes. An error in one is raised in all.
     """
-    peers = Peers(collection.wire)
+    peers = Holders(collection.wire)
     for name in peers.together(lambda: chosen(collection, table_names)):
         _Leaving(collection, peers, name).write(storage.join(path, name))
 
@@ -48,7 +48,7 @@ def dump_delta(
     changed, and a file `deleted` (int64) of the keys that left. Raises DataError or ConfigError where it is not known
     what changed since; then a full dump begins a new chain. With several processes all must call it.
     """
-    peers = Peers(collection.wire)
+    peers = Holders(collection.wire)
     names = peers.together(lambda: chosen(collection, table_names))
     parents = peers.together(lambda: {name: _parent(collection, path, parent, name) for name in names})
     for name in names:
@@ -76,7 +76,7 @@ class _Leaving:
     """A table on its way into its directory: all of it, or what changed since `parent`."""
 
     def __init__(
-        self, collection: EmbeddingCollection, peers: Peers, name: str, parent: Description | None = None
+        self, collection: EmbeddingCollection, peers: Holders, name: str, parent: Description | None = None
     ) -> None:
         self._collection, self._peers, self._name = collection, peers, name
         self._dim, self._dynamic = collection.config(name).dim, collection.config(name).rows == "dynamic"

@@ -1,4 +1,4 @@
-"""`Peers`: the processes that hold a table together, and how its rows reach the one that writes them.
+"""`Holders`: the processes that hold a table together, and how its rows reach the one that writes them.
 
 Every process has its rows in rising order of keys, in blocks. In each round all say how far the block at hand reaches,
 and send what lies below the lowest of these ends; so the first process can put the rows in order while it holds no more
@@ -8,53 +8,20 @@ than one block from each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 import numpy as np
 import torch
 
 from lanner.embedding.persistence.layout import Array, Block, Form
-from lanner.embedding.sharding.exchange import Wire
-from lanner.errors import DataError, LannerError
+from lanner.embedding.sharding.peers import Peers
+from lanner.errors import DataError
 
-T = TypeVar("T")
 Groups = Sequence[Sequence[int]]
 """For each block of columns of a table, the ranks that share its rows."""
 
 
-class Peers:
-    """All processes of a group (None: this one alone). Each must call the same methods in the same order."""
-
-    def __init__(self, wire: Wire | None) -> None:
-        self._wire = wire
-        self.rank, self.world_size = (wire.rank, wire.world_size) if wire else (0, 1)
-
-    def together(self, work: Callable[[], T]) -> T:
-        """What `work` returns, once it is done everywhere; an error in one process is raised in all."""
-        results: list[T] = []
-        self.tell(lambda: results.append(work()) or ())  # type: ignore[func-returns-value]
-        return results[0]
-
-    def first(self, work: Callable[[], T]) -> T | None:
-        """`together`, where the first process alone has work; None on the others."""
-        return self.together(lambda: work() if self.rank == 0 else None)
-
-    def tell(self, work: Callable[[], Sequence[int]], width: int = 0) -> Array:
-        """The `width` numbers that `work` returns in each process, int64 [ranks, width]; see `together` for errors."""
-        if self._wire is None:
-            return np.array([work()], np.int64).reshape(1, width)
-        failure, own = None, np.zeros(width + 1, np.int64)
-        try:
-            own[1:] = work()
-        except Exception as error:
-            failure, own[0] = error, 1
-        told = self._wire.swap(np.tile(own, (self.world_size, 1)))
-        if told[:, 0].any():
-            texts = self._wire.messages("" if failure is None else str(failure) or repr(failure))
-            if failure is not None:
-                raise failure
-            raise LannerError("; ".join(f"rank {rank}: {text}" for rank, text in enumerate(texts) if text))
-        return told[:, 1:]
+class Holders(Peers):
+    """The processes that hold a table; see the module."""
 
     def gather(self, own: Iterator[Block], groups: Groups, form: Form, sink: Callable[[Block], None]) -> None:
         """Give `sink`, in the first process, all rows of a table in rising order of keys.

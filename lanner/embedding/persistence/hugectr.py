@@ -29,7 +29,7 @@ import numpy as np
 from lanner import storage
 from lanner.embedding.dynamic.table import DynamicTable
 from lanner.embedding.persistence import files
-from lanner.embedding.persistence.gathering import Peers
+from lanner.embedding.persistence.gathering import Holders
 from lanner.embedding.persistence.layout import KEY, WEIGHTS, Array, Block, Form, chosen
 from lanner.embedding.store import Rows
 from lanner.errors import DataError
@@ -152,7 +152,7 @@ def load(into: EmbeddingCollection, stored: Mapping[str, Stored]) -> None:
     Raises DataError naming the table for another width, and for a key outside a static table. With several processes
     all must call it; each keeps its part.
     """
-    peers = Peers(into.wire)
+    peers = Holders(into.wire)
 
     def check() -> None:
         for name, source in stored.items():
@@ -189,7 +189,7 @@ def _put(into: EmbeddingCollection, name: str, source: Stored) -> None:
 
 def dump_model(of: EmbeddingCollection, table: str, path: str | os.PathLike[str], slot: int | None = None) -> None:
     """Write a table as a model directory, with `slot` as the `slot_id` of all its keys if it is given."""
-    peers, directory = Peers(of.wire), os.fspath(path)
+    peers, directory = Holders(of.wire), os.fspath(path)
 
     def named(block: Block) -> Block:
         return block if slot is None else {**block, SLOT: np.full(len(block[KEY]), slot, "<u8")}
@@ -211,7 +211,7 @@ def dump_collection(
 
     `meta_data` comes last. With several processes all must call it, and the first writes.
     """
-    peers, directory = Peers(of.wire), storage.join(path, f"embedding_collection_{number}")
+    peers, directory = Holders(of.wire), storage.join(path, f"embedding_collection_{number}")
     names = peers.together(lambda: chosen(of, table_names))
     dims, counts = [of.config(name).dim for name in names], [0] * len(names)
     peers.first(lambda: storage.remove(directory))
@@ -233,7 +233,7 @@ def dump_collection(
     peers.first(lambda: _write_meta(storage.join(directory, META), counts, dims))
 
 
-def _gather(of: EmbeddingCollection, table: str, peers: Peers, sink: Callable[[Block], None]) -> None:
+def _gather(of: EmbeddingCollection, table: str, peers: Holders, sink: Callable[[Block], None]) -> None:
     """Give `sink` the keys and weights of a table in the first process."""
     groups = of.groups(table)
     form: Form = {KEY: ((), "<i8"), WEIGHTS: ((of.config(table).dim // len(groups),), "<f4")}

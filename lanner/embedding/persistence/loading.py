@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from lanner.embedding.persistence import description as descriptions
 from lanner.embedding.persistence.chain import Origin, follows
 from lanner.embedding.persistence.coming import Coming
-from lanner.embedding.persistence.gathering import Peers
 from lanner.embedding.persistence.layout import chosen
+from lanner.embedding.sharding.peers import Peers
 from lanner.errors import DataError
 
 if TYPE_CHECKING:

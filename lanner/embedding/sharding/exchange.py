@@ -25,12 +25,13 @@ class Wire:
     Every rank must construct its wires, and call each wire's methods, in the same order; each wire may be used by one
     thread at a time. Only what Gloo offers is used; with NCCL, tensors travel through the current CUDA device.
     A lost or silent peer raises LannerError after the timeout of `group`, at once where its connection broke.
+    `parent` is the group itself, which wires leave alone.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
         parent = dist.group.WORLD if group is None else group
         assert parent is not None, "torch.distributed is initialised"
-        ranks = dist.get_process_group_ranks(parent)
+        self.parent, ranks = parent, dist.get_process_group_ranks(parent)
         self._group = dist.new_group(ranks, timeout=_timeout(parent), backend=dist.get_backend(parent))
         self.rank, self.world_size = dist.get_rank(self._group), len(ranks)
         on_cuda = dist.get_backend(self._group) == "nccl"
