@@ -5,6 +5,8 @@ from typing import Any
 
 from numba.core import event
 
+from lanner.kernels import caching
+
 
 class _Notice(event.Listener):
     """Says once, on standard error, that kernels are being compiled: the one pause a first run has."""
@@ -22,3 +24,4 @@ class _Notice(event.Listener):
 
 
 event.register("numba:compile", _Notice())
+caching.install()
