@@ -143,7 +143,7 @@ class Problem:
         def run(turn: int) -> None:
             ids, batch = self.ids[turn % BATCHES], self.case.batch
             bags = self.layout, ids, self.offsets, None, batch, None
-            update(self.weights, tuple(states), self.gradient, *bags, step)
+            update(self.weights, tuple(states), self.gradient, *bags, step, seed=turn)
 
         return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -31,6 +32,10 @@ class Bags:
             return 0
         bags = self.values.numel() if self.offsets is None else self.offsets.numel() - 1
         return bags // len(self.names)
+
+    def to(self, device: torch.device) -> Bags:
+        """The same on `device`; see `moved`."""
+        return Bags(self.names, moved(self.values, device), moved(self.offsets, device), moved(self.weights, device))
 
     def validate(self) -> None:
         """Check types, lengths and offsets against the values.
@@ -112,3 +117,20 @@ class Batch:
 
     def __len__(self) -> int:
         return self.dense.shape[0]
+
+
+@overload
+def moved(tensor: Tensor, device: torch.device) -> Tensor: ...
+
+
+@overload
+def moved(tensor: None, device: torch.device) -> None: ...
+
+
+def moved(tensor: Tensor | None, device: torch.device) -> Tensor | None:
+    """`tensor` on `device`, itself where it is there. To a CUDA device it is copied while this process goes on."""
+    if tensor is None or tensor.device == device:
+        return tensor
+    if device.type != "cuda":
+        return tensor.to(device)
+    return (tensor.pin_memory() if tensor.device.type == "cpu" else tensor).to(device, non_blocking=True)

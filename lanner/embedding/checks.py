@@ -9,24 +9,37 @@ import torch
 from torch import Tensor
 
 from lanner.data.batch import Bags
-from lanner.embedding.tables import FeatureConfig, TableConfig
-from lanner.errors import DataError, IdRangeError
+from lanner.embedding.tables import FeatureConfig, TableConfig, check
+from lanner.errors import ConfigError, DataError, IdRangeError
 from lanner.kernels.lookup import bags_fit
 
 _WHOLE = (torch.int64, torch.int32)
 
 
-def usable(given: Bags, features: Sequence[FeatureConfig]) -> Bags:
-    """The bags as the kernels take them: contiguous, offsets int64.
+def arguments(
+    tables: Sequence[TableConfig], features: Sequence[FeatureConfig], backend: object, out_of_range: object
+) -> None:
+    """Raise ConfigError where no collection can be made of these."""
+    check(tables, features)
+    for what, value, known in (
+        ("backend", backend, ("auto", "cpu", "reference", "gpu")),
+        ("out_of_range", out_of_range, ("error", "unknown")),
+    ):
+        if value not in known:
+            raise ConfigError(f"embedding: {what} is {value!r}, expected one of {', '.join(known)}")
+
+
+def usable(given: Bags, features: Sequence[FeatureConfig], device: torch.device) -> Bags:
+    """The bags as the kernels take them: contiguous, offsets int64; on the CPU or on `device`.
 
     Raises DataError unless all features are there, and ids, offsets and weights have usable types and fit together.
     """
     for feature in features:
         if feature.name not in given.names:
             raise DataError(f"bags: feature {feature.name!r} is missing; they hold {', '.join(given.names) or 'none'}")
-    values = _plain("ids", given.values, _WHOLE)
-    offsets = None if given.offsets is None else _plain("offsets", given.offsets, _WHOLE).long()
-    weights = None if given.weights is None else _plain("weights", given.weights, (torch.float32,))
+    values = _plain("ids", given.values, _WHOLE, device)
+    offsets = None if given.offsets is None else _plain("offsets", given.offsets, _WHOLE, device).long()
+    weights = None if given.weights is None else _plain("weights", given.weights, (torch.float32,), device)
     if weights is not None and weights.requires_grad:
         raise DataError("bags: no gradient flows to per-id weights; detach them")
     if not bags_fit(values, offsets, weights, len(given.names)):
@@ -35,12 +48,12 @@ def usable(given: Bags, features: Sequence[FeatureConfig]) -> Bags:
     return Bags(given.names, values, offsets, weights)
 
 
-def _plain(what: str, tensor: Tensor, kinds: tuple[torch.dtype, ...]) -> Tensor:
+def _plain(what: str, tensor: Tensor, kinds: tuple[torch.dtype, ...], device: torch.device) -> Tensor:
     if tensor.dtype not in kinds:
         raise DataError(f"bags: {what} are {tensor.dtype}, expected {' or '.join(map(str, kinds))}")
-    if tensor.device.type != "cpu" or tensor.dim() != 1:
-        seen = f"{tuple(tensor.shape)} on {tensor.device}"
-        raise DataError(f"bags: {what} have shape {seen}, expected one dimension on the CPU")
+    if tensor.dim() != 1 or (tensor.device != device and tensor.device.type != "cpu"):
+        seen, place = f"{tuple(tensor.shape)} on {tensor.device}", "" if device.type == "cpu" else f" or {device}"
+        raise DataError(f"bags: {what} have shape {seen}, expected one dimension on the CPU{place}")
     return tensor.contiguous()
 
 
@@ -64,8 +77,8 @@ def out_of_range(given: Bags, features: Sequence[FeatureConfig], tables: Mapping
         ids = given.values[begin:end]
         if table.rows == "dynamic":
             continue
-        bad = torch.nonzero((ids < 0) | (ids >= table.rows))
-        if bad.numel():
+        if ids.numel() and not 0 <= int((ends := ids.aminmax()).min) <= int(ends.max) < table.rows:
+            bad = torch.nonzero((ids < 0) | (ids >= table.rows))
             position = begin + int(bad[0])
             yield BadId(feature, table, int(given.values[position]), _bag(given.offsets, position) % batch, bad.numel())
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
@@ -19,12 +18,14 @@ from lanner.embedding.arrangement import Arrangement, Output, Vectors
 from lanner.embedding.backed.config import Backing
 from lanner.embedding.backed.holds import release
 from lanner.embedding.backed.table import BackedTable
+from lanner.embedding.device import device_of, require_held
 from lanner.embedding.dynamic.table import DynamicTable
 from lanner.embedding.fused import FusedLookup
 from lanner.embedding.gradients import Backend, Part, Pending, moves
 from lanner.embedding.initializers import Initializer
-from lanner.embedding.keyed import KeyedTables
-from lanner.embedding.named import in_range, layouts_of, rows_in
+from lanner.embedding.joint import JointTable
+from lanner.embedding.local import LocalTables
+from lanner.embedding.named import rows_in
 from lanner.embedding.optimizers import SGD, Optimizer
 from lanner.embedding.prepared import Prepared
 from lanner.embedding.settings import EmbeddingSettings
@@ -37,7 +38,7 @@ from lanner.embedding.store import Rows, Store
 from lanner.embedding.stores import stores_of
 from lanner.embedding.tables import FeatureConfig, TableConfig
 from lanner.errors import ConfigError
-from lanner.kernels.lookup import lookup
+from lanner.kernels import backends
 from lanner.kernels.memory import empty_tensor
 from lanner.kernels.update import Step, update
 from lanner.schema import Schema
@@ -65,6 +66,9 @@ class EmbeddingCollection(nn.Module):
     `DistributedDataParallel` are. An error in the bags of one rank is raised on all of them. `weight` and `state`
     are those of this rank's part of a table, `shards` says which that is. `prepare` sends ids ahead.
 
+    On a CUDA `device` (`to` moves the tables, as it does parameters) outputs lie there, and bags are copied there
+    from the host. Dynamic tables, tables on disk and tables of several processes stay on the host.
+
     Attributes:
         learning_rate_scale: multiplied into every learning rate; set it at each step for a schedule.
         steps: optimizer steps taken (for Adam's bias correction).
@@ -88,32 +92,34 @@ class EmbeddingCollection(nn.Module):
         plan: Plan | None = None,
         group: ProcessGroup | None = None,
         backing: Backing | None = None,
+        device: str | torch.device = "cpu",
     ) -> None:
         super().__init__()
-        _check(tables, features, backend, out_of_range)
+        checks.arguments(tables, features, backend, out_of_range)
         if backing is not None:
             backing.check(tables)
         self.tables, self.features = tuple(tables), tuple(features)
-        self.backend: Backend = "cpu" if backend == "auto" else backend
+        self._backend: backends.Backend = backend
         self.out_of_range = out_of_range
         self.optimizer, self.learning_rate_scale, self.steps = optimizer, 1.0, 0
         self.defer_updates, self.track_changes = False, track_changes
         self.unknown_ids = {feature.name: 0 for feature in self.features}
         self.origins: dict[str, persistence.Origin] = {}
-        self.anchor = nn.Parameter(torch.zeros(()))  # makes autograd reach backward; requires_grad_(False) freezes
+        # Makes autograd reach backward and shows where parameters go; requires_grad_(False) freezes.
+        self.anchor = nn.Parameter(torch.zeros((), device=device_of(device)))
         self._configs = {table.name: table for table in self.tables}
         dims = [self._configs[feature.table].dim for feature in self.features]
         self.arrangement = Arrangement(self.features, dims, output)
         crossing = spread(self.tables, self.features, plan, group)
+        require_held(self.device, self.tables, backing is not None, crossing is not None)
         self.shards = crossing.shards if crossing else {table.name: Shard(table) for table in self.tables}
         configs = [shard.config for shard in self.shards.values()]
-        self.stores = stores_of(configs, optimizer, seed, track_changes, backing)
+        self.stores = stores_of(configs, optimizer, seed, track_changes, backing, self.device)
         self._sharded = ShardedTables(crossing, self.stores, self.features, self.backend) if crossing else None
         self._homes = {name: store for store in self.stores for name in store.spans}
-        self._keyed = KeyedTables(self._homes, self.features)
+        self._local = LocalTables(self._homes, self.features, self._configs, self.arrangement)
         self.ahead = max(self._sharded is not None, backing.ahead if backing and self._on_disk() else 0)
         self._max = any(feature.pooling == "max" for feature in self.features)
-        self._layouts: dict[tuple[str, ...], list[tuple[Store, np.ndarray]]] = {}
         self._pending: list[Pending] = []
 
     @classmethod
@@ -134,6 +140,18 @@ class EmbeddingCollection(nn.Module):
         of_schema, features = tables.from_schema(schema, dim, initializer)
         options.setdefault("plan", settings.load_plan())
         return cls(settings.applied(of_schema), features, optimizer=optimizer, **options)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tables lie."""
+        return self.anchor.device
+
+    @property
+    def backend(self) -> Backend:
+        """The form of the kernels that runs."""
+        backend = backends.chosen(self._backend, self.anchor)
+        assert backend != "auto"
+        return backend
 
     @property
     def width(self) -> int:
@@ -164,11 +182,12 @@ class EmbeddingCollection(nn.Module):
         must be looked up in the order in which they were prepared, each once. Raises DataError where the bags do not
         fit together.
         """
-        bags, training = checks.usable(bags, self.features), self._learning
-        plain = bags.names, bags.values, bags.offsets, bags.weights
+        bags, training = checks.usable(bags, self.features, self.device), self._learning
+        there = bags.to(self.device)
+        plain = there.names, there.values, there.offsets, there.weights
         if self._sharded is not None:
             return Prepared(*plain, training, self._sharded.prepare(bags, training, self._stray))
-        return Prepared(*plain, training, None, *self._keyed.hold(bags, training))
+        return Prepared(*plain, training, None, *self._local.hold(bags, training, self.backend))
 
     @property
     def _learning(self) -> bool:
@@ -178,30 +197,17 @@ class EmbeddingCollection(nn.Module):
     def look_up(self, prepared: Prepared) -> tuple[Tensor, tuple[Part, ...] | Visit, Tensor | None]:
         """The flat output, without autograd, and what `take_gradient` needs beside its gradient."""
         training, total = prepared.training, self.arrangement.total(prepared)
-        out = empty_tensor((total,))
-        winners = torch.empty(total, dtype=torch.int32) if training and self._max else None
+        out = empty_tensor((total,), self.device)
+        winners = torch.empty(total, dtype=torch.int32, device=self.device) if training and self._max else None
         if self._sharded is not None and prepared.trip is not None:
             places = self.arrangement.places(prepared)
             visit = self._sharded.visit(prepared.trip.result(), places, self.steps + 1 if training else None)
             self._sharded.lookup(visit, out, winners)
             return out, visit, winners
-        return out, self._look_up_here(prepared, out, winners), winners
-
-    def _look_up_here(self, prepared: Prepared, out: Tensor, winners: Tensor | None) -> tuple[Part, ...]:
-        """Look up in the tables of this process, which has all of them."""
-        layouts = self._layouts_for(prepared)
-        bags, strays = self._keyed.with_rows(prepared, self.steps + 1), prepared.strays
-        parts = tuple(Part(store, layout, bags) for store, layout in layouts)
-        for store, layout, _ in parts:
-            strays |= lookup(
-                store.weights, layout, bags.values, bags.offsets, bags.weights, bags.batch_size, out, winners,
-                backend=self.backend,
-            )  # fmt: skip
+        parts, strays = self._local.lookup(prepared, self.steps + 1, out, winners, self.backend)
         if strays:
             self._stray(prepared)
-            if prepared.training:  # whoever sums gradients by row must not meet such ids
-                parts = tuple(part._replace(bags=in_range(part)) for part in parts)
-        return parts
+        return out, parts, winners
 
     def take_gradient(self, pending: Pending) -> None:
         """Take the optimizer step of one backward, or store it when updates are deferred."""
@@ -357,15 +363,6 @@ class EmbeddingCollection(nn.Module):
             raise ConfigError(f"table {table!r} lives on disk: it is no array; `blocks` gives its rows in turn")
         return store
 
-    def _layouts_for(self, bags: Bags) -> list[tuple[Store, np.ndarray]]:
-        """How the features lie in `bags` and in the output, for each store."""
-        if bags.names in self._layouts:
-            return self._layouts[bags.names]
-        layouts = layouts_of(bags.names, self.features, self.arrangement.places(bags), self._homes)
-        if self.arrangement.fixed:
-            self._layouts[bags.names] = layouts
-        return layouts
-
     def _stray(self, bags: Bags) -> None:
         """Some ids lie outside their tables: raise, or count them."""
         for bad in checks.out_of_range(bags, self.features, self._configs):
@@ -374,20 +371,18 @@ class EmbeddingCollection(nn.Module):
             with _counting:
                 self.unknown_ids[bad.feature.name] += bad.strays
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> EmbeddingCollection:
+        """What `to`, `cuda` and `cpu` call: tables go where parameters go."""
+        device = device_of(fn(self.anchor.detach()).device)
+        require_held(device, self.tables, bool(self._on_disk()), self._sharded is not None)
+        for store in self.stores:
+            if isinstance(store, JointTable) and store.weights.device != device:
+                store.move(device)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Nothing: tables have files of their own, and the anchor is always 0."""
 
     def _load_from_state_dict(self, *_: Any) -> None:
         """Nothing; see `_save_to_state_dict`."""
-
-
-def _check(
-    given: Sequence[TableConfig], features: Sequence[FeatureConfig], backend: object, out_of_range: object
-) -> None:
-    tables.check(given, features)
-    for what, value, known in (
-        ("backend", backend, ("auto", "cpu", "reference", "gpu")),
-        ("out_of_range", out_of_range, ("error", "unknown")),
-    ):
-        if value not in known:
-            raise ConfigError(f"embedding: {what} is {value!r}, expected one of {', '.join(known)}")

@@ -81,19 +81,20 @@ def sum_by_row(part: Part, gradient: Tensor, winners: Tensor | None, backend: Ba
     layout, bags = part.layout, part.bags
     batch = bags.batch_size
     first_rows, segments = np.unique(layout[:, FIRST_ROW], return_inverse=True)
-    ends = np.arange(bags.values.numel() + 1) if bags.offsets is None else bags.offsets.numpy()
+    ends = np.arange(bags.values.numel() + 1) if bags.offsets is None else bags.offsets.cpu().numpy()
     starts = layout[:, FEATURE] * batch
     pieces = [bags.values[ends[start] : ends[start + batch]] for start in starts] if batch else []
     bounds = np.cumsum([0, *(piece.numel() for piece in pieces)])
-    values = torch.cat(pieces).numpy() if pieces else np.empty(0, np.int64)
+    values = torch.cat(pieces).cpu().numpy() if pieces else np.empty(0, np.int64)
     rows, inverse, counts = unique(values, bounds, segments[: len(pieces)])
     counts = np.concatenate([counts, np.zeros(len(first_rows) - len(counts), np.int64)])
     lines, shift = layout.copy(), np.cumsum(counts) - counts
     lines[:, FIRST_ROW], lines[:, ROWS] = shift[segments], counts[segments]
     places = bags.values.long().clone()
     for (start, piece), begin in zip(zip(starts, pieces, strict=False), bounds, strict=False):
-        places[ends[start] : ends[start] + piece.numel()] = torch.from_numpy(inverse[begin : begin + piece.numel()])
-    sums = torch.zeros(len(rows), part.store.dim)
+        own = torch.from_numpy(inverse[begin : begin + piece.numel()])
+        places[ends[start] : ends[start] + piece.numel()] = own.to(places.device)
+    sums = torch.zeros(len(rows), part.store.dim, device=gradient.device)
     if len(rows):
         update(
             sums, (), gradient, lines, places, bags.offsets, bags.weights, batch, winners, Step(Rule.SGD, -1.0),
@@ -135,6 +136,6 @@ def as_one(parts: list[RowSums]) -> tuple[Tensor, np.ndarray, Bags]:
             at += count
     ids = torch.from_numpy(np.concatenate(values) if values else np.empty(0, np.int64))
     offsets = torch.from_numpy(np.cumsum([0, *lengths]))
-    flat = torch.cat(gradients).view(-1) if gradients else torch.empty(0)
-    names = tuple(str(index) for index in range(len(lines)))
-    return flat, np.array(lines, np.int64).reshape(-1, 6), Bags(names, ids, offsets)
+    flat = torch.cat(gradients or [part.sums for part in parts]).view(-1)
+    bags = Bags(tuple(map(str, range(len(lines)))), ids, offsets).to(flat.device)
+    return flat, np.array(lines, np.int64).reshape(-1, 6), bags

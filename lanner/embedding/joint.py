@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lanner.embedding import initializers
+from lanner.embedding.device import HOST
 from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.steps import step_of
 from lanner.embedding.store import Rows
@@ -21,15 +22,22 @@ from lanner.kernels.update import Step
 
 FORMATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _BLOCK = 1 << 22  # bytes of rows handed out at once
-_CARRIERS = {torch.float32: "float32", torch.float16: "int16", torch.bfloat16: "int16"}
+_CARRIERS = {torch.float16: torch.int16, torch.bfloat16: torch.int16}  # what NumPy sees of the formats it lacks
 
 
 class JointTable:
-    """Tables lying one after another in one array [rows, dim]; a `Store` whose ids are row numbers."""
+    """Tables lying one after another in one array [rows, dim] on `device`; a `Store` whose ids are row numbers."""
 
     keyed = False
 
-    def __init__(self, tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool = False) -> None:
+    def __init__(
+        self,
+        tables: Sequence[TableConfig],
+        optimizer: Optimizer,
+        seed: int,
+        track: bool = False,
+        device: torch.device = HOST,
+    ) -> None:
         """Raises ConfigError where there is no memory for it. With `track`, steps of last change are kept by row."""
         self.dim, self.own_optimizer, self.step = tables[0].dim, tables[0].optimizer, 1
         self.spans: dict[str, slice] = {}
@@ -37,21 +45,17 @@ class JointTable:
         for table in tables:
             self.spans[table.name] = slice(rows, rows + table.static_rows)
             rows += table.static_rows
-        self._adopt(_zeros((rows, self.dim), _CARRIERS[FORMATS[tables[0].dtype]]), FORMATS[tables[0].dtype])
-        self._changed = _zeros((rows,), "int32") if track else None
+        self.weights = _zeros((rows, self.dim), FORMATS[tables[0].dtype], device)
+        self._changed = _zeros((rows,), torch.int32, HOST).numpy() if track else None
         self._known_since = dict.fromkeys(self.spans, 0)
         for table in tables:
             self._fill(table, seed)
         self.set_optimizer(self.own_optimizer or optimizer)
 
-    def _adopt(self, array: np.ndarray, dtype: torch.dtype) -> None:
-        self._array = array
-        self.weights: Tensor = torch.from_numpy(array).view(dtype)
-
     def _fill(self, table: TableConfig, seed: int) -> None:
-        """First values, computed in float32."""
+        """First values, computed in float32 on the host."""
         weights = self.weights[self.spans[table.name]]
-        if weights.dtype is torch.float32:
+        if weights.dtype is torch.float32 and weights.device == HOST:
             initializers.fill(weights.numpy(), table.initializer, table.name, len(weights), seed)
             return
         for begin, end in _slices(len(weights), self.dim):
@@ -64,10 +68,13 @@ class JointTable:
         self.optimizer, rows = optimizer, self.weights.shape[0]
         self.states: dict[str, Tensor] = {}
         for name, state in optimizer.row_states(self.dim).items():
-            values = _zeros((rows, *state.shape), state.dtype)
-            if state.initial:
-                values.fill(state.initial)
-            self.states[name] = torch.from_numpy(values)
+            values = _zeros((rows, *state.shape), getattr(torch, state.dtype), self.weights.device)
+            self.states[name] = values.fill_(state.initial) if state.initial else values
+
+    def move(self, device: torch.device) -> None:
+        """Have weights and state on `device`."""
+        self.weights = _copy(self.weights, device)
+        self.states = {name: _copy(state, device) for name, state in self.states.items()}
 
     def numbers(self, count: int, learning_rate_scale: float, gradient_scale: float) -> Step:
         """The numbers of step number `count` (from 1) for the kernels."""
@@ -104,8 +111,8 @@ class JointTable:
             if since is not None:
                 keys = begin + np.flatnonzero(self._changes(table, since)[at] > since)
                 at = torch.from_numpy(keys + span.start)
-            states = {name: state[at].numpy() for name, state in self.states.items()}
-            yield Rows(keys, self.weights[at].float().numpy(), states)
+            states = {name: state[at].cpu().numpy() for name, state in self.states.items()}
+            yield Rows(keys, self.weights[at].cpu().float().numpy(), states)
 
     def _changes(self, table: str, since: int) -> np.ndarray:
         """By row, the step of the last change."""
@@ -121,9 +128,8 @@ class JointTable:
         at: slice | Tensor = torch.from_numpy(rows.keys + first)
         if len(rows.keys) and np.array_equal(rows.keys, np.arange(rows.keys[0], rows.keys[0] + len(rows.keys))):
             at = slice(first + int(rows.keys[0]), first + int(rows.keys[-1]) + 1)  # several times as fast
-        self.weights[at] = torch.from_numpy(np.ascontiguousarray(rows.weights)).to(self.weights.dtype)
-        for name, values in rows.states.items():
-            self.states[name][at] = torch.from_numpy(np.ascontiguousarray(values))
+        for into, values in ((self.weights, rows.weights), *((self.states[n], v) for n, v in rows.states.items())):
+            into[at] = torch.from_numpy(np.ascontiguousarray(values)).to(into)
         if self._changed is not None:
             self._changed[at] = self.step
 
@@ -138,15 +144,15 @@ class JointTable:
         return np.empty(0, np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {key: value for key, value in self.__dict__.items() if key not in ("weights", "states", "_array")}
-        arrays = self._array, self.weights.dtype, {name: state.numpy() for name, state in self.states.items()}
-        return {**kept, "arrays": arrays}
+        weights = self.weights.view(_CARRIERS.get(self.weights.dtype, self.weights.dtype)).cpu().numpy()
+        states = {name: state.cpu().numpy() for name, state in self.states.items()}
+        return {**self.__dict__, "weights": (weights, self.weights.dtype, self.weights.device), "states": states}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
-        weights, dtype, states = values.pop("arrays")
+        weights, dtype, device = values["weights"]
         self.__dict__.update(values)
-        self._adopt(_on_huge_pages(weights), dtype)
-        self.states = {name: torch.from_numpy(_on_huge_pages(state)) for name, state in states.items()}
+        self.weights = _copy(torch.from_numpy(weights).view(dtype), device)
+        self.states = {name: _copy(torch.from_numpy(state), device) for name, state in values["states"].items()}
 
 
 def _slices(rows: int, dim: int) -> Iterator[tuple[int, int]]:
@@ -155,23 +161,34 @@ def _slices(rows: int, dim: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + step, rows)
 
 
-def _zeros(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros; on the host in memory on huge pages."""
+    kind = str(_CARRIERS.get(dtype, dtype)).removeprefix("torch.")
     try:
-        return memory.zeros(shape, dtype)
-    except (OSError, MemoryError, OverflowError, ValueError) as error:
-        size = f"{math.prod(shape) * np.dtype(dtype).itemsize:,} bytes ({' x '.join(map(str, shape))} {dtype})"
-        raise ConfigError(f"embedding tables and their optimizer state need {size} at once: out of memory") from error
+        if device.type != "cpu":
+            return torch.zeros(shape, dtype=dtype, device=device)
+        return torch.from_numpy(memory.zeros(shape, kind)).view(dtype)
+    except (OSError, MemoryError, OverflowError, ValueError, torch.OutOfMemoryError) as error:
+        size = f"{math.prod(shape) * dtype.itemsize:,} bytes ({' x '.join(map(str, shape))} {kind})"
+        place = "" if device.type == "cpu" else f" on {device}"
+        raise ConfigError(
+            f"embedding tables and their optimizer state need {size} at once{place}: out of memory"
+        ) from error
 
 
-def _on_huge_pages(array: np.ndarray) -> np.ndarray:
-    copy = memory.zeros(array.shape, array.dtype)
-    copy[:] = array
-    return copy
+def _copy(tensor: Tensor, device: torch.device) -> Tensor:
+    return _zeros(tuple(tensor.shape), tensor.dtype, device).copy_(tensor)
 
 
-def allocate(tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool = False) -> list[JointTable]:
+def allocate(
+    tables: Sequence[TableConfig],
+    optimizer: Optimizer,
+    seed: int,
+    track: bool = False,
+    device: torch.device = HOST,
+) -> list[JointTable]:
     """Joint tables for static `tables`: one for each width, format and own optimizer."""
     together: dict[tuple[int, str, Optimizer | None], list[TableConfig]] = {}
     for table in tables:
         together.setdefault((table.dim, table.dtype, table.optimizer), []).append(table)
-    return [JointTable(group, optimizer, seed, track) for group in together.values()]
+    return [JointTable(group, optimizer, seed, track, device) for group in together.values()]

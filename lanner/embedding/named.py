@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lanner.data.batch import Bags
+from lanner.embedding.device import HOST
 from lanner.embedding.gradients import Part
 from lanner.embedding.store import Store
 from lanner.embedding.tables import FeatureConfig
@@ -43,6 +44,7 @@ def layouts_of(
 
 def rows_in(layout: np.ndarray, bags: Bags) -> np.ndarray:
     """Rows of the store that the bags name through the layout, with repetitions."""
+    bags = bags.to(HOST)
     values, batch = bags.values.numpy(), bags.batch_size
     named = [values[ids_of(bags, int(line[FEATURE]), batch)] + line[FIRST_ROW] for line in layout]
     return np.concatenate(named) if named else np.empty(0, np.int64)

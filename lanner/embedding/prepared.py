@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prepared(Bags):
-    """Checked bags; with tables on several processes, their ids are on the way to the rows.
+    """Checked bags on the device of the tables; with several processes, their ids are on the way to the rows.
 
     Rows of tables on disk are on the way to memory, held in `holds` by table (or in those of the trip, once it has
-    ended). With `strays`, ids of such tables are out of range.
+    ended). With `strays`, it is known already that ids are out of range.
     """
 
     training: bool = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from lanner.embedding import backed, joint
 from lanner.embedding.dynamic.table import DynamicTable
 from lanner.embedding.optimizers import Optimizer
@@ -13,9 +15,17 @@ from lanner.errors import ConfigError
 
 
 def stores_of(
-    tables: Sequence[TableConfig], optimizer: Optimizer, seed: int, track: bool, backing: backed.Backing | None
+    tables: Sequence[TableConfig],
+    optimizer: Optimizer,
+    seed: int,
+    track: bool,
+    backing: backed.Backing | None,
+    device: torch.device,
 ) -> list[Store]:
-    """Stores for `tables`; `optimizer` is that of tables without one, with `track` changes can be told by step."""
+    """Stores for `tables`; `optimizer` is that of tables without one, with `track` changes can be told by step.
+
+    Static tables kept whole in memory lie on `device`, all others on the host.
+    """
     for table in tables:
         if table.dtype != "fp32":
             raise ConfigError(f"table {table.name!r}: rows in {table.dtype} cannot be trained yet, only in fp32")
@@ -25,7 +35,7 @@ def stores_of(
     elsewhere = {store.name for store in on_disk}
     in_memory = [table for table in static if table.name not in elsewhere]
     return [
-        *joint.allocate(in_memory, optimizer, seed, track),
+        *joint.allocate(in_memory, optimizer, seed, track, device),
         *on_disk,
         *(DynamicTable(table, optimizer, seed) for table in dynamic),
     ]

@@ -146,9 +146,12 @@ def _round(count: int) -> int:
 _outputs = Pool()
 
 
-def empty_tensor(shape: tuple[int, ...]) -> Tensor:
-    """An uninitialised float32 tensor from the process's pool (see `Pool`), for outputs made anew at every step."""
-    return _outputs.empty(shape)
+def empty_tensor(shape: tuple[int, ...], device: torch.device | None = None) -> Tensor:
+    """An uninitialised float32 tensor for outputs made anew at every step: from the process's pool (see `Pool`).
+
+    PyTorch has a pool of its own for the memory of a CUDA `device`.
+    """
+    return _outputs.empty(shape) if device is None or device.type == "cpu" else torch.empty(shape, device=device)
 
 
 _thread = threading.local()

@@ -32,7 +32,7 @@ def lookup(
     winners: Tensor | None = None,
     backend: Backend = "auto",
     scales: Tensor | None = None,
-) -> bool:
+) -> bool | Tensor:
     """Fill `out` with the rows of every feature of `layout` (see `lanner.kernels.layout`), pooled or one by one.
 
     weights   [rows, dim], the joint table, of a format of `lanner.kernels.formats`
@@ -48,15 +48,18 @@ def lookup(
     row 0 of the table, never another table's; the return value says whether there was one. Bags must fit
     (`bags_fit`).
 
-    Tensors lie on the CPU, or on one CUDA device (`backend` is `gpu` or `auto`); the return value waits for it.
-    uint8 rows are looked up on the CPU only.
+    Tensors lie on the CPU, or on one CUDA device (`backend` is `gpu` or `auto`); the return value is a tensor there,
+    so that nothing waits for the device until somebody looks at it. uint8 rows are looked up on the CPU only.
     """
     backend = backends.chosen(backend, weights)
     if backend == "gpu":
         if weights.dtype is torch.uint8:
             raise ConfigError("uint8 rows can be looked up on the CPU only")
-        kernels = backends.gpu("lookup")
-        return bool(kernels.lookup(weights, layout, values, offsets, factors, batch, out, winners))
+        with torch.cuda.device_of(weights):  # type: ignore[no-untyped-call]
+            outside: Tensor = backends.gpu("lookup").lookup(
+                weights, layout, values, offsets, factors, batch, out, winners
+            )
+        return outside
     if backend == "reference":
         return reference.lookup(weights, layout, values, offsets, factors, batch, out, winners, scales)
     strays, dim = np.zeros(1, np.bool_), weights.shape[1]

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from lanner.kernels import backends, parallel
@@ -55,7 +56,8 @@ def update(
     backend = backends.chosen(backend, weights)
     if backend == "gpu":
         kernels = backends.gpu("update")
-        kernels.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step, seed)
+        with torch.cuda.device_of(weights):  # type: ignore[no-untyped-call]
+            kernels.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step, seed)
         return
     if backend == "reference":
         reference.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step, seed)
