@@ -21,9 +21,12 @@ def evaluate(
     Example: lanner evaluate runs/first criteo/test --predictions scores.parquet
     """
     from lanner.train.evaluation import evaluate_checkpoint
+    from lanner.train.joining import is_first
     from lanner.train.verdict import EXPLANATIONS
 
     result = evaluate_checkpoint(run, split, batch_size, predictions)
+    if not is_first():
+        return
     if json:
         print_json(result)
     names = ["auc", "log_loss", "normalized_entropy", "calibration", "rows"]

@@ -19,20 +19,25 @@ def train(
     Any recipe key can be set after it: data and out name the dataset and the run directory, model.dim=16 a
     hyperparameter, resume=true goes on from the last checkpoint. Ctrl-C writes a checkpoint and ends with 130.
 
+    Several processes train together: torchrun --nproc-per-node 2 -m lanner train RECIPE ...
+
     Example: lanner train examples/recipes/dlrm_criteo.yaml data=criteo/ out=runs/first model.dim=16
     """
+    from lanner.train.joining import is_first
     from lanner.train.recipe import load
     from lanner.train.run import train as run
 
     settings = load(recipe, changes or ())
-    if settings.out is None:
+    if settings.out is None and is_first():
         people.print("warning: no out=RUN is given, so the trained model will not be kept", style="bold yellow")
     try:
         result = run(settings)
     except KeyboardInterrupt:
-        if settings.out:
+        if settings.out and is_first():
             people.print(f"stopped; the last step is kept in {settings.out}: go on with resume=true", markup=False)
         raise
+    if not is_first():
+        return
     if json:
         print_json(result)
     _report(result)

@@ -49,11 +49,12 @@ class Loader:
         """Global batches in an epoch, the same on every rank."""
         return -(-self.split.rows // self.batch_size)
 
-    def share(self, batch: int) -> tuple[int, int]:
-        """First place and the place after the last that this rank gets of global batch number `batch`."""
+    def share(self, batch: int, rank: int | None = None) -> tuple[int, int]:
+        """First place and the place after the last that a rank (default: this one) gets of global batch `batch`."""
+        rank = self.rank if rank is None else rank
         first = batch * self.batch_size
         rows = min(self.batch_size, self.split.rows - first)
-        return first + rows * self.rank // self.world_size, first + rows * (self.rank + 1) // self.world_size
+        return first + rows * rank // self.world_size, first + rows * (rank + 1) // self.world_size
 
     def read(self, epoch: int, batch: int) -> Batch:
         """This rank's share of one global batch of one epoch, read on the caller's thread."""

@@ -13,13 +13,13 @@ from lanner.layers.exporting import exporting
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation that also trains on a batch of one row, which has no variance of its own.
+    """Batch normalisation that also trains on a batch of one row or none, which has no variance of its own.
 
     Such a batch (often the last of an epoch) is normalised by the running statistics, which it leaves unchanged.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and x.shape[0] == 1:
+        if self.training and x.shape[0] < 2:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
 

@@ -28,6 +28,7 @@ from lanner.errors import DataError
 from lanner.manifest import Manifest
 from lanner.models import RankingModel, build
 from lanner.schema import Schema
+from lanner.train.processes import Processes
 from lanner.train.run_directory import RunDirectory
 
 KIND = "checkpoint"
@@ -45,12 +46,25 @@ class Contents:
 
 
 def save(path: str | os.PathLike[str], model: RankingModel, contents: Contents) -> None:
-    """Write a checkpoint directory; whatever an interrupted writer left at `path` is removed first."""
+    """Write a checkpoint directory; whatever an interrupted writer left at `path` is removed first.
+
+    With several processes all must call it, and the first writes.
+    """
+    processes = Processes(model.embedding.wire)
+    processes.first(lambda: _empty(path))
+    model.embedding.embedding_dump(storage.join(path, TABLES))
+    processes.first(lambda: _complete(path, model, contents))
+
+
+def _empty(path: str | os.PathLike[str]) -> None:
     storage.remove(path)
     storage.make_directory(path)
+
+
+def _complete(path: str | os.PathLike[str], model: RankingModel, contents: Contents) -> None:
+    """Write what stands beside the tables, and last the manifest."""
     write_tensors(storage.join(path, "dense.safetensors"), dense_state(model))
     write_tensors(storage.join(path, "dense_optimizer.safetensors"), contents.optimizer)
-    model.embedding.embedding_dump(storage.join(path, TABLES))
     model.schema.save(storage.join(path, "schema.yaml"))
     _copy_vocabularies(path, model.schema, contents.dataset)
     storage.write_text(storage.join(path, "recipe.yaml"), yaml.safe_dump(contents.recipe, sort_keys=False))

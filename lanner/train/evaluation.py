@@ -12,6 +12,7 @@ from lanner.data import Split
 from lanner.schema import Schema
 from lanner.train import checkpoint
 from lanner.train.inference import assess, require_scorable
+from lanner.train.joining import joined
 
 
 def evaluate_checkpoint(
@@ -22,15 +23,17 @@ def evaluate_checkpoint(
     A split without labels can be scored: the metrics then are None with the reason "no labels".
     `predictions` names a Parquet file to write: for each row in order its "row" number, the labels, and one
     "prediction" (several labels: "prediction_<label>"). Raises SchemaError naming the field in which the schemas of
-    the checkpoint and of the dataset differ.
+    the checkpoint and of the dataset differ. The processes that `torchrun` started share the rows.
     """
-    split = Split.open(split_path)
-    path = checkpoint.resolve(path)
-    _, schema = checkpoint.open_checkpoint(path)
-    require_scorable(schema, split, path)
-    result, verdict, collected = assess(checkpoint.restore(path, schema), split, batch_size, quiet)
-    if predictions is not None:
-        write_predictions(predictions, schema, *collected.arrays()[:2])
+    with joined() as processes:
+        split = Split.open(split_path)
+        path = checkpoint.resolve(path)
+        _, schema = checkpoint.open_checkpoint(path)
+        require_scorable(schema, split, path)
+        result, verdict, collected = assess(checkpoint.restore(path, schema), split, batch_size, quiet)
+        if predictions is not None:
+            name, columns = predictions, collected.arrays()[:2]
+            processes.first(lambda: write_predictions(name, schema, *columns))
     return {**result, "verdict": verdict, "healthy": verdict == "ok", "checkpoint": path}
 
 

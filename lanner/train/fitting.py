@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,9 +20,10 @@ from lanner.progress import Bar, progress
 from lanner.train import metrics
 from lanner.train.dynamic import summary
 from lanner.train.memory import keep_freed_memory
+from lanner.train.processes import Array
 from lanner.train.records import Records
 from lanner.train.run_directory import RunDirectory
-from lanner.train.state import set_random_state
+from lanner.train.state import seed_random, set_random_state
 from lanner.train.stop import StopRequest, stop_on_signal
 from lanner.train.verdict import Verdict, judge
 
@@ -32,42 +38,67 @@ class Fitting:
 
     def __init__(self, trainer: Trainer, train: Split, valid: Split | None) -> None:
         self.trainer, self.settings = trainer, trainer.settings
-        self.loader = Loader(train, self.settings.batch_size, shuffle=True, seed=self.settings.seed)
+        self.processes = trainer.processes
+        share = {"rank": self.processes.rank, "world_size": self.processes.world_size}
+        self.loader = Loader(train, self.settings.batch_size, shuffle=True, seed=self.settings.seed, **share)
         self.valid = valid if valid is not None and valid.rows else None
         self.valid_metrics: dict[str, Any] | None = None
         self.valid_verdict: Verdict | None = None
         self.run_directory = trainer.run
-        self.recent = metrics.Collector(limit=_RECENT_ROWS)  # predictions made in passing, of this epoch
+        self.recent = self._collector()  # predictions made in passing, of this epoch
         self._resumed_at: int | None = None  # where in the epoch of `recent` this run was taken up
-        self.diverged = False
+        self.diverged = self.stopping = False
+        self._trips: deque[Future[Any]] = deque(maxlen=trainer.model.embedding.ahead + 1)  # the last ones begun
         self.seconds, self.timed_rows, self._steps_here = 0.0, 0, 0
         self._clock = 0.0
 
     def run(self) -> dict[str, Any]:
         """Train to the end; see `Trainer.fit`."""
         trainer = self.trainer
-        if trainer.random is None:
-            if trainer.progress.step:
-                trainer.progress = trainer.progress.again()
-            torch.manual_seed(self.settings.seed)
-        else:
-            set_random_state(trainer.random)
-            trainer.random = None
+        self._begin()
         keep_freed_memory()
         with ExitStack() as stack:
             if self.run_directory is None and self.settings.early_stopping and self.valid:
-                self.run_directory = RunDirectory(stack.enter_context(tempfile.TemporaryDirectory(prefix="lanner-")))
-            self.records = Records(trainer.run, trainer.progress.step)
+                self.run_directory = self._temporary(stack)
+            self.records = Records(trainer.run if self.processes.is_first else None, trainer.progress.step)
             stack.callback(self.records.close)
             stop = stack.enter_context(stop_on_signal())
             self._train(stop)
             if not self.diverged and self.trainer.run is not None:
                 self._keep(best=False)
-            if stop.requested:
+            wait(self._trips)
+            if self._must_stop(stop):
                 raise KeyboardInterrupt
             self._return_to_best()
         trainer.model.eval()
-        return self._result()
+        tables = summary(trainer.model.embedding)
+        return self.processes.told(partial(self._result, tables, self.processes.rows(*self.recent.arrays())))
+
+    def _begin(self) -> None:
+        """Set the place in training, and the random generators, to where this call begins."""
+        trainer, rank, seed = self.trainer, self.processes.rank, self.settings.seed
+        if trainer.random is None:
+            if trainer.progress.step:
+                trainer.progress = trainer.progress.again()
+            seed_random(seed, rank)
+            return
+        set_random_state(trainer.random)
+        if rank:
+            seed_random(seed, rank, trainer.progress.step)
+        trainer.random = None
+
+    def _temporary(self, stack: ExitStack) -> RunDirectory:
+        """A directory for the time of this call."""
+
+        def make() -> str:
+            return stack.enter_context(tempfile.TemporaryDirectory(prefix="lanner-"))
+
+        return RunDirectory(self.processes.told(make))
+
+    def _must_stop(self, stop: StopRequest) -> bool:
+        """Whether a signal reached any of the processes: they stop together."""
+        self.stopping = self.stopping or self.processes.any(stop.requested)
+        return self.stopping
 
     def _train(self, stop: StopRequest) -> None:
         place = self.trainer.progress
@@ -75,18 +106,18 @@ class Fitting:
         self.schedule = self.settings.schedule.over(place.first_step, last)
         left = last - place.step
         with progress("training", max(left, 0), self.trainer.quiet) as bar:
-            while not (self.trainer.finished or stop.requested or self.diverged):
+            while not (self.trainer.finished or self.stopping or self.diverged):
                 self._epoch(stop, bar)
 
     def _epoch(self, stop: StopRequest, bar: Bar) -> None:
         place = self.trainer.progress
         self._resumed_at = place.step if place.batch else None
         if place.batch == 0:
-            self.recent = metrics.Collector(limit=_RECENT_ROWS)
+            self.recent = self._collector()
         self.trainer.model.train()
         self._clock = time.perf_counter()
         with closing(self.loader.epoch(place.epoch, place.batch)) as batches:
-            for batch in batches:
+            for batch in self._prepared(batches):
                 self._train_on(batch, bar)
                 if self.diverged:
                     return
@@ -95,23 +126,35 @@ class Fitting:
                     self.trainer.model.embedding.end_pass()
                 self._after_step()
                 self._clock = time.perf_counter()
-                if stop.requested or place.batch == 0 or self.trainer.finished:
+                if self._must_stop(stop) or place.batch == 0 or self.trainer.finished:
                     return
+
+    def _prepared(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The batches, with their ids sent ahead while earlier ones train, as far as that is of use."""
+        embedding, coming = self.trainer.model.embedding, deque[Batch]()
+        for batch in batches:
+            prepared = embedding.prepare(batch.bags)
+            if prepared.trip:
+                self._trips.append(prepared.trip)
+            coming.append(replace(batch, bags=prepared))
+            if len(coming) > embedding.ahead:
+                yield coming.popleft()
+        yield from coming
 
     def _train_on(self, batch: Batch, bar: Bar) -> None:
         place = self.trainer.progress
         factor = self.schedule.factor(place.step)
-        loss, logits = self.trainer.step(batch, factor)
+        loss, rows, logits = self.trainer.step(batch, factor)
         if not math.isfinite(loss):
             self.diverged = True
             return
-        place.add_loss(loss, len(batch))
+        place.add_loss(loss, rows)
         weight = None if batch.weight is None else batch.weight.numpy()
         self.recent.add(logits.float().numpy(), batch.labels.numpy(), weight)
         self._steps_here += 1
         if self._steps_here > 1:  # the first step compiles kernels
             self.seconds += time.perf_counter() - self._clock
-            self.timed_rows += len(batch)
+            self.timed_rows += rows
         bar.advance(note=f"loss {loss:.4f}  {self.speed or 0:,.0f} samples/s")
         if place.step % self.settings.log_every == 0:
             values = {"epoch": place.epoch, "loss": loss, "rate_factor": factor, "samples_per_second": self.speed}
@@ -148,18 +191,24 @@ class Fitting:
 
     def _keep(self, best: bool) -> None:
         """Write a checkpoint of this step, where checkpoints are kept."""
-        if self.run_directory is not None:
-            self.records.flush()
-            step = self.trainer.progress.step
-            self.run_directory.save(step, self.trainer.save, best, self.settings.keep_checkpoints)
+        run, step = self.run_directory, self.trainer.progress.step
+        if run is None:
+            return
+        self.records.flush()
+        if self.processes.told(lambda: step not in run.steps()):
+            self.trainer.save(run.checkpoint(step))
+        self.processes.first(lambda: run.keep(step, best, self.settings.keep_checkpoints))
 
     def _return_to_best(self) -> None:
-        place = self.trainer.progress
-        best = self.run_directory.best() if self.run_directory and place.best_step is not None else None
+        place, run = self.trainer.progress, self.run_directory
+        best = self.processes.told(run.best) if run and place.best_step is not None else None
         if best is not None and (place.best_step != place.step or self.diverged):
             self.trainer.load_weights(best)
         if self.valid is not None and self.valid_metrics is None:
             self.valid_metrics, self.valid_verdict = self.trainer.assess(self.valid)
+
+    def _collector(self) -> metrics.Collector:
+        return metrics.Collector(limit=-(-_RECENT_ROWS // self.settings.batch_size))
 
     def _total_steps(self) -> int:
         steps = self.settings.epochs * len(self.loader)
@@ -170,9 +219,10 @@ class Fitting:
         """Training samples a second in steps after the first, evaluations and checkpoints left out."""
         return self.timed_rows / self.seconds if self.seconds else None
 
-    def _result(self) -> dict[str, Any]:
-        place = self.trainer.progress
-        logits, labels, weight = self.recent.arrays()
+    def _result(self, tables: dict[str, dict[str, int]], recent: tuple[Array | None, ...]) -> dict[str, Any]:
+        """The outcome, from the dynamic tables and the recent logits, labels and weights of all processes."""
+        place, (logits, labels, weight) = self.trainer.progress, recent
+        assert logits is not None and labels is not None
         predictions = torch.sigmoid(torch.from_numpy(logits)).numpy()
         names = [label.name for label in self.trainer.model.schema.labels]
         train = metrics.evaluate(labels, predictions, names, weight)
@@ -180,7 +230,6 @@ class Fitting:
         if self._resumed_at is not None:
             train["rows_reason"] = f"only the rows since step {self._resumed_at}, where this run was resumed"
         verdict = "diverged" if self.diverged else self.valid_verdict or judge(predictions, labels)
-        tables = summary(self.trainer.model.embedding)
         return {
             "train": {**train, "steps": place.step, "epochs": place.epoch, "best_step": place.best_step},
             "valid": self.valid_metrics,

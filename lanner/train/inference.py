@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from lanner.data import Loader, Split
@@ -12,14 +13,16 @@ from lanner.models import RankingModel
 from lanner.progress import progress
 from lanner.schema import Schema
 from lanner.train import metrics
+from lanner.train.dynamic import summary
 from lanner.train.metrics import Collector
+from lanner.train.processes import Processes
 from lanner.train.verdict import Verdict, judge
 
 _METRICS = ("auc", "log_loss", "normalized_entropy", "calibration")
 
 
 class Assessment(NamedTuple):
-    """What a model is worth on a split."""
+    """What a model is worth on a split; `collected` is of the first process alone, as in `predict`."""
 
     metrics: dict[str, Any]
     verdict: Verdict
@@ -29,12 +32,14 @@ class Assessment(NamedTuple):
 def predict(model: RankingModel, split: Split, batch_size: int, quiet: bool = False) -> Collector:
     """Probabilities (float32 [N, L]), labels and weights of all rows; the batch size changes nothing beyond 1e-6.
 
-    The model runs in float32 and is left in the mode it was in.
+    The model runs in float32 and is left in the mode it was in. With several processes each looks at its share of the
+    rows, and the first one gets the predictions for all, in row order; the others get none.
     """
-    collector, training = Collector(), model.training
+    collector, training, processes = Collector(), model.training, Processes(model.embedding.wire)
     if not split.rows:
         return collector
-    loader = Loader(split, batch_size)
+    loader = Loader(split, batch_size, rank=processes.rank, world_size=processes.world_size)
+    quiet = quiet or not processes.is_first
     model.eval()
     try:
         with (
@@ -48,22 +53,35 @@ def predict(model: RankingModel, split: Split, batch_size: int, quiet: bool = Fa
                 bar.advance()
     finally:
         model.train(training)
-    return collector
+    return _in_order(collector, loader, processes)
+
+
+def _in_order(own: Collector, loader: Loader, processes: Processes) -> Collector:
+    """What all processes collected, in row order, in the first one; nothing in the others."""
+    if processes.world_size == 1:
+        return own
+    columns, whole = processes.rows(*own.arrays()), Collector()
+    if processes.is_first:
+        shares = (loader.share(batch, rank) for rank in range(loader.world_size) for batch in range(len(loader)))
+        order = np.argsort(np.concatenate([np.arange(*share) for share in shares]))
+        predictions, labels, weight = (None if column is None else column[order] for column in columns)
+        assert predictions is not None and labels is not None
+        whole.add(predictions, labels, weight)
+    return whole
 
 
 def assess(model: RankingModel, split: Split, batch_size: int, quiet: bool = False) -> Assessment:
     """Predictions for all rows of `split`, their metrics and the verdict on them.
 
     Raises SchemaError unless `split` is of the model's schema. Where the model has dynamic tables, "unknown_keys" says
-    how often each met a key that it has no row for.
+    how often each met a key that it has no row for. With several processes all get the same metrics and verdict.
     """
     require_scorable(model.schema, split)
-    dynamic = model.embedding.dynamic_tables
-    before = {name: table.counters.unknown for name, table in dynamic.items()}
+    before = summary(model.embedding)
     collected = predict(model, split, batch_size, quiet)
-    found, verdict = _measure(model.schema, collected)
-    if dynamic:
-        found["unknown_keys"] = {name: table.counters.unknown - before[name] for name, table in dynamic.items()}
+    found, verdict = Processes(model.embedding.wire).told(lambda: _measure(model.schema, collected))
+    if after := summary(model.embedding):
+        found["unknown_keys"] = {name: after[name]["unknown"] - before[name]["unknown"] for name in after}
     return Assessment(found, verdict, collected)
 
 

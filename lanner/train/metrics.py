@@ -126,20 +126,16 @@ def lower_is_better(metric: str) -> bool:
 
 @dataclass
 class Collector:
-    """Predictions and labels of a set, gathered batch by batch; `limit` keeps about that many of the last rows."""
+    """Predictions and labels of a set, gathered batch by batch; with `limit`, those of so many of the last batches."""
 
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        self._parts: deque[tuple[NDArray[Any], ...]] = deque()
-        self._rows = 0
+        self._parts: deque[tuple[NDArray[Any], ...]] = deque(maxlen=self.limit)
 
     def add(self, predictions: NDArray[Any], labels: NDArray[Any], weight: NDArray[Any] | None = None) -> None:
         """Keep a batch: [B, L], [B, L] and [B] or nothing. The arrays are kept, not copied."""
         self._parts.append((predictions, labels) if weight is None else (predictions, labels, weight))
-        self._rows += len(labels)
-        while self.limit is not None and len(self._parts) > 1 and self._rows - len(self._parts[0][1]) >= self.limit:
-            self._rows -= len(self._parts.popleft()[1])
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Predictions, labels and weights of everything kept."""

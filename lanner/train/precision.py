@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lanner.embedding import EmbeddingCollection
+from lanner.train.processes import Processes
 
 _GROWTH_STEPS = 2000
 _START_SCALE = 2.0**16
@@ -43,11 +44,13 @@ class ScaledPrecision(Precision):
     """fp16 with dynamic loss scaling (Micikevicius et al. 2018, arXiv:1710.03740).
 
     The loss is multiplied by a scale so that small gradients survive in 16 bits. Where any gradient overflows, the
-    step is left out (dense and embeddings alike) and the scale halves; after 2,000 good steps it doubles.
+    step is left out (dense and embeddings alike, in all processes) and the scale halves; after 2,000 good steps it
+    doubles.
     """
 
-    def __init__(self, embedding: EmbeddingCollection, device: str = "cpu") -> None:
+    def __init__(self, embedding: EmbeddingCollection, processes: Processes, device: str = "cpu") -> None:
         super().__init__("fp16", embedding, device)
+        self._processes = processes
         self.scale, self.good_steps = _START_SCALE, 0
         self._embedded_finite = True
         embedding.defer_updates = True
@@ -61,7 +64,8 @@ class ScaledPrecision(Precision):
         self._embedded_finite = True
         (loss * self.scale).backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not (self._embedded_finite and all(bool(torch.isfinite(g).all()) for g in gradients)):
+        finite = self._embedded_finite and all(bool(torch.isfinite(g).all()) for g in gradients)
+        if self._processes.any(not finite):
             self.embedding.drop_updates()
             self.scale, self.good_steps = max(self.scale / 2, 1.0), 0
             return
@@ -86,6 +90,6 @@ class ScaledPrecision(Precision):
         self._embedded_finite = bool(torch.isfinite(gradient).all())
 
 
-def build(name: str, embedding: EmbeddingCollection, device: str = "cpu") -> Precision:
+def build(name: str, embedding: EmbeddingCollection, processes: Processes, device: str = "cpu") -> Precision:
     """The precision called `name`: fp32, bf16 or fp16."""
-    return ScaledPrecision(embedding, device) if name == "fp16" else Precision(name, embedding, device)
+    return ScaledPrecision(embedding, processes, device) if name == "fp16" else Precision(name, embedding, device)

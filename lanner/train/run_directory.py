@@ -1,6 +1,6 @@
 """A run directory: recipe, checkpoints, metrics and result of one training run.
 
-recipe.yaml, result.json, metrics.jsonl, tensorboard/
+recipe.yaml, status.json, result.json, metrics.jsonl, tensorboard/
 checkpoints/<step>/     the newest few, and the best one
 best, last              text files holding the step of a checkpoint
 """
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
 from lanner import manifest as manifests
 from lanner import storage
+
+_FILES = ("checkpoints", "best", "last", "metrics.jsonl", "result.json", "status.json", "tensorboard", "recipe.yaml")
 
 
 class RunDirectory:
@@ -46,11 +47,8 @@ class RunDirectory:
         step = self._named("best")
         return None if step is None or step not in self.steps() else self.checkpoint(step)
 
-    def save(self, step: int, write: Callable[[str], None], best: bool, keep: int) -> str:
-        """Write a checkpoint by `write(path)`, name it last (and best), and remove those no longer needed."""
-        path = self.checkpoint(step)
-        if step not in self.steps():
-            write(path)
+    def keep(self, step: int, best: bool, keep: int) -> None:
+        """Name a finished checkpoint last (and best), and remove those no longer needed: all but the newest `keep`."""
         storage.write_text(self.file("last"), f"{step}\n")
         if best:
             storage.write_text(self.file("best"), f"{step}\n")
@@ -58,11 +56,10 @@ class RunDirectory:
         for old in self.steps():
             if old not in kept:
                 storage.remove(self.checkpoint(old))
-        return path
 
     def clear(self) -> None:
         """Remove what an earlier run left here."""
-        for name in ("checkpoints", "best", "last", "metrics.jsonl", "result.json", "tensorboard", "recipe.yaml"):
+        for name in _FILES:
             storage.remove(self.file(name))
 
     def write_result(self, result: dict[str, Any]) -> None:
@@ -74,6 +71,10 @@ class RunDirectory:
             return None
         result: dict[str, Any] = json.loads(storage.read_text(self.file("result.json")))
         return result
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        """See `lanner.train.status`."""
+        storage.write_text(self.file("status.json"), json.dumps(status) + "\n")
 
     def _named(self, name: str) -> int | None:
         if not storage.exists(self.file(name)):

@@ -70,6 +70,11 @@ def random_state() -> dict[str, Any]:
     }
 
 
+def seed_random(seed: int, rank: int = 0, step: int = 0) -> None:
+    """Seed PyTorch's global generator with `seed`; in processes other than the first with numbers of their own."""
+    torch.manual_seed(int(np.random.SeedSequence([seed, rank, step]).generate_state(1)[0]) if rank else seed)
+
+
 def set_random_state(state: dict[str, Any]) -> None:
     """Put back what `random_state` gave."""
     torch.set_rng_state(torch.from_numpy(np.frombuffer(base64.b64decode(state["torch"]), np.uint8).copy()))

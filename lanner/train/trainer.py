@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from lanner.train import checkpoint, optimizers
 from lanner.train.fitting import Fitting
 from lanner.train.inference import assess, predict, require_scorable
 from lanner.train.precision import build as build_precision
+from lanner.train.processes import Processes
 from lanner.train.run_directory import RunDirectory
 from lanner.train.schedule import Schedule
 from lanner.train.settings import DenseOptimizer, Settings
@@ -34,6 +36,10 @@ class Trainer:
 
     The same data, model and settings give the same result, whether they come from a recipe or from here: the order
     of rows is a function of `seed` and the epoch, and `fit` seeds PyTorch's global generator (dropout) with `seed`.
+
+    Where the model's tables are spread over the processes of `torch.distributed`, these train together: each has its
+    share of every batch of `batch_size` rows, and all must make the same calls in the same order. Losses, weights and
+    metrics are those of one process; the first one writes and shows.
 
     Args:
         model: A ranking model, such as `lanner.models.DLRM`.
@@ -85,8 +91,9 @@ class Trainer:
         self.settings: Settings = validated(Settings, given, "Trainer")
         _check(model)
         self.model = model
+        self.processes = Processes(model.embedding.wire)
         self.run = None if out is None else RunDirectory(out)
-        self.quiet = quiet
+        self.quiet = quiet or not self.processes.is_first
         self.progress = Progress()
         self.random: dict[str, Any] | None = None
         self._dataset: str | None = None
@@ -96,8 +103,8 @@ class Trainer:
         self.optimizer = optimizers.build(
             self.settings.dense_optimizer, parameters.values(), self.settings.weight_decay
         )
-        self.precision = build_precision(self.settings.precision, model.embedding)
-        self.step = TrainingStep(model, self.optimizer, self.precision, self.settings.embedding_l2)
+        self.precision = build_precision(self.settings.precision, model.embedding, self.processes)
+        self.step = TrainingStep(model, self.optimizer, self.precision, self.processes, self.settings.embedding_l2)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], quiet: bool = False) -> Trainer:
@@ -143,7 +150,8 @@ class Trainer:
     def predict(self, split: Split, batch_size: int | None = None) -> NDArray[np.float32]:
         """Probabilities in row order, float32: [N] for one label, [N, L] for several.
 
-        The split may have no labels (see `lanner.prep.prepare` with ``labelled=False``).
+        The split may have no labels (see `lanner.prep.prepare` with ``labelled=False``). Of several processes only the
+        first gets them; the others get none.
         """
         require_scorable(self.model.schema, split)
         predictions, _, _ = predict(self.model, split, self._batch(batch_size), self.quiet).arrays()
@@ -174,7 +182,7 @@ class Trainer:
         `fit` then goes on from there. Raises DataError when there is no finished checkpoint or it is of another
         model, ConfigError naming a setting that must not change on the way.
         """
-        path = checkpoint.latest(path)
+        path = self.processes.told(partial(checkpoint.latest, path))
         _, schema = checkpoint.open_checkpoint(path)
         self.model.schema.require_same(schema, "the model", str(path))
         stored, ours = checkpoint.read_recipe(path), self.recipe()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 
 from lanner.embedding import tables
-from lanner.embedding.planner import Dense, Workload, hotness_of, require_fits
+from lanner.embedding.planner import Dense, Workload, hotness_of, memory, require_fits
 from lanner.embedding.planner.free_memory import free_bytes, resident_bytes
 from lanner.embedding.sharding.placement import Plan
+from lanner.errors import ConfigError
 from lanner.models import RankingModel, build
 from lanner.schema import Schema
+from lanner.train.processes import Processes
 from lanner.train.recipe import Recipe
 
 
@@ -41,15 +44,32 @@ def workload(
     )
 
 
-def require_memory(recipe: Recipe, schema: Schema) -> None:
-    """Raise ConfigError with needed and free bytes where the recipe's model cannot be trained in this process.
+def require_memory(recipe: Recipe, schema: Schema, processes: Processes) -> None:
+    """Raise ConfigError with needed and free bytes where the recipe's model cannot be trained by these processes.
 
-    Dynamic tables are taken as empty, since they grow as keys come, and ragged bags without a limit as single ids.
+    Those on one machine share what is free there. Dynamic tables are taken as empty, since they grow as keys come, and
+    ragged bags without a limit as single ids.
     """
     dynamic = {table.name: 1 for table in schema.tables if table.rows == "dynamic"}
     ragged = {f.name: 1.0 for f in schema.sparse if f.hotness is None and f.max_hotness is None}
     needs = workload(recipe, schema, ragged, dynamic)
-    require_fits(needs, Plan.default(needs.tables, 1), [free_bytes() + resident_bytes()])
+    plan = recipe.embedding.load_plan() or Plan.default(needs.tables, processes.world_size)
+    if plan.world_size != processes.world_size:
+        raise ConfigError(f"plan: it is for {plan.world_size} processes, but {processes.world_size} are running")
+    plan.check(needs.tables)
+    bytes_of = memory.needed(needs, plan).sum(0)
+    here = _neighbours(processes)
+    free = free_bytes() + int(processes.numbers(resident_bytes())[here].sum())
+    shares = (free * bytes_of / bytes_of[here].sum()).astype(int).tolist()
+    require_fits(needs, plan, shares, here)
+
+
+def _neighbours(processes: Processes) -> list[int]:
+    """The ranks on this machine, as `torchrun` numbers them."""
+    if processes.world_size == 1:
+        return [0]
+    first = processes.rank - int(os.environ.get("LOCAL_RANK", "0"))
+    return list(range(first, first + int(os.environ.get("LOCAL_WORLD_SIZE", processes.world_size))))
 
 
 def _outline(recipe: Recipe, schema: Schema) -> RankingModel:

@@ -235,4 +235,5 @@ def test_no_stray_files(dataset: Make, tmp_path: Path) -> None:
     data = dataset(valid=100)
     train(parse(recipe(data, tmp_path / "run", epochs=1)), quiet=True)
     found = {path.name for path in (tmp_path / "run").iterdir()}
-    assert found == {"recipe.yaml", "result.json", "metrics.jsonl", "best", "last", "checkpoints", "tensorboard"}
+    files = {"recipe.yaml", "status.json", "result.json", "metrics.jsonl", "best", "last"}
+    assert found == files | {"checkpoints", "tensorboard"}

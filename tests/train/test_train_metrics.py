@@ -118,8 +118,8 @@ def test_several_labels_are_averaged_where_defined() -> None:
     assert found["log_loss"] == pytest.approx(np.mean([each["log_loss"] for each in found["labels"].values()]))
 
 
-def test_a_limited_collector_keeps_the_last_rows() -> None:
-    collector = metrics.Collector(limit=5)
+def test_a_limited_collector_keeps_the_last_batches() -> None:
+    collector = metrics.Collector(limit=3)
     for value in range(6):
         collector.add(np.full((2, 1), value), np.full((2, 1), value))
     assert collector.arrays()[0].reshape(-1).tolist() == [3, 3, 4, 4, 5, 5]

@@ -12,6 +12,7 @@ from lanner.embedding import SGD, Adam
 from lanner.embedding.planner import free_memory
 from lanner.errors import ConfigError
 from lanner.schema import Schema
+from lanner.train.processes import Processes
 from lanner.train.recipe import parse
 from lanner.train.run import train
 from lanner.train.workload import require_memory, workload
@@ -37,7 +38,7 @@ def test_dynamic_tables_need_a_size_to_plan_but_none_to_train() -> None:
     with pytest.raises(ConfigError, match="table 'c0' is dynamic"):
         workload(recipe, schema)
     assert [load.rows for load in workload(recipe, schema, rows={"c0": 5, "c1": 7}).loads] == [5, 7]
-    require_memory(recipe, schema)
+    require_memory(recipe, schema, Processes(None))
 
 
 def test_a_schema_that_is_not_fitted() -> None:

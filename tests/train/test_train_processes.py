@@ -1,0 +1,123 @@
+"""Training by several processes: the losses, metrics, predictions and checkpoints are those of one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import train_datasets
+from processes import run
+
+from lanner.train.recipe import parse
+from lanner.train.run import train
+
+Recipe = dict[str, Any]
+MODEL = {"name": "dlrm", "dim": 8, "bottom": [8], "top": [16, 1]}
+
+
+def plan(ranks: int, *kinds: str) -> dict[str, Any]:
+    """Table ck is placed as kinds[k] says."""
+    everyone = list(range(ranks))
+    halves = [everyone[: ranks // 2], everyone[ranks // 2 :]]
+    places = {"data": {}, "table": {"ranks": [ranks - 1]}, "two-level": {"ranks": halves}}
+    tables = {f"c{k}": {"kind": kind, **places.get(kind, {"ranks": everyone})} for k, kind in enumerate(kinds)}
+    return {"version": 1, "world_size": ranks, "tables": tables}
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Small ones: "plain"; "rich", of weighted rows with two labels; "dynamic". The last batch of 32 has one row."""
+    labels = {"name": "click"}, {"name": "buy", "loss_weight": 0.5}
+    schemas = {
+        "plain": train_datasets.schema(rows=(20, 300, 7, 40)),
+        "rich": train_datasets.schema(rows=(20, 300, 7, 40), labels=labels, weight="w"),
+        "dynamic": train_datasets.schema(rows=(1, 1), dynamic=True),
+    }
+    found = {}
+    for name, schema in schemas.items():
+        splits = {}
+        for seed, (split, rows) in enumerate({"train": 32 * 12 + 1, "valid": 99, "test": 133}.items()):
+            splits[split] = train_datasets.random_rows(rows, schema, seed)
+            if name == "rich":
+                splits[split]["w"] = np.random.default_rng(seed).random(rows).astype(np.float32)
+        folder = tmp_path_factory.mktemp(name)
+        train_datasets.write(folder, schema, **splits)
+        found[name] = str(folder)
+    return found
+
+
+def recipe(data: str, **changes: Any) -> Recipe:
+    base = {"data": data, "model": MODEL, "batch_size": 32, "epochs": 1, "log_every": 1, "evaluate_every": 5}
+    return {**base, "embedding_optimizer": {"name": "Adagrad", "lr": 0.05}, **changes}
+
+
+def result_of(values: Recipe) -> Recipe:
+    """What training gives, and for each step the records in the run directory."""
+    result = train(parse(values), quiet=True)
+    lines = Path(values["out"], "metrics.jsonl").read_text().splitlines()
+    return {**result, "records": [json.loads(line) for line in lines]}
+
+
+def results_of(rank: int, recipes: list[Recipe]) -> list[Recipe]:
+    return [result_of(each) for each in recipes]
+
+
+def require_same(found: Any, expected: Any, tolerance: float = 1e-5, where: str = "result") -> None:
+    """Equal but for rounding, and the speed."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), where
+        for key in expected.keys() - {"samples_per_second", "bytes"}:
+            require_same(found[key], expected[key], tolerance, f"{where}.{key}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+            require_same(one, other, tolerance, f"{where}[{number}]")
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=tolerance, abs=tolerance), where
+    else:
+        assert found == expected, where
+
+
+def variants(datasets: dict[str, str], ranks: int) -> dict[str, Recipe]:
+    """Recipes with a plan for so many processes."""
+    mixed = {"plan": plan(ranks, "row", "two-level", "data", "column")}
+    plain = recipe(datasets["plain"], epochs=2, early_stopping=3, checkpoint_every=4)
+    return {
+        "default": plain,
+        "mixed": {**plain, "embedding": mixed, "dense_optimizer": {"name": "Adagrad", "lr": 0.01}},
+        "rich": recipe(datasets["rich"], embedding=mixed, embedding_l2=1e-3, weight_decay=1e-3),
+        "one table": recipe(datasets["plain"], embedding={"plan": plan(ranks, *["table"] * 4)}, max_steps=6),
+        "dynamic": recipe(
+            datasets["dynamic"],
+            epochs=2,
+            embedding={"plan": plan(ranks, "row", "row"), "tables": {"c1": {"dynamic": {"min_count": 2}}}},
+        ),
+    }
+
+
+def check(ranks: int, recipes: dict[str, Recipe], folder: Path) -> None:
+    """Train on so many processes and on this one alone: all results are alike."""
+    together = [{**each, "out": str(folder / f"{name} on {ranks}")} for name, each in recipes.items()]
+    outcomes = run(results_of, ranks, together)
+    for (name, each), found in zip(recipes.items(), zip(*outcomes, strict=True), strict=True):
+        alone = result_of({**each, "out": str(folder / f"{name} alone"), "embedding": without_plan(each)})
+        for one in found:
+            require_same(one, alone, where=name)
+    for each in together:
+        assert json.loads(Path(each["out"], "status.json").read_text()) == {"status": "finished", "processes": ranks}
+
+
+def without_plan(values: Recipe) -> Recipe:
+    return {key: value for key, value in values.get("embedding", {}).items() if key != "plan"}
+
+
+def test_two_processes_train_as_one(datasets: dict[str, str], tmp_path: Path) -> None:
+    check(2, variants(datasets, 2), tmp_path)
+
+
+@pytest.mark.slow
+def test_four_processes_train_as_one(datasets: dict[str, str], tmp_path: Path) -> None:
+    check(4, variants(datasets, 4), tmp_path)
