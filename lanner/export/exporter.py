@@ -6,30 +6,25 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
-import numpy as np
-import torch
-
 from lanner import manifest, storage
-from lanner.data.batch import Bags
-from lanner.errors import ConfigError, ExportError
+from lanner.embedding import persistence
+from lanner.errors import ConfigError
 from lanner.export import config as configs
-from lanner.export.graph import GRAPH, DenseGraph
+from lanner.export.graph import GRAPH
 from lanner.export.onnx import to_onnx
-from lanner.export.tables import load_tables
+from lanner.export.verification import model_without_rows, verify
 from lanner.manifest import Manifest
 from lanner.models import RankingModel
 from lanner.schema import Schema
 from lanner.train import Trainer, checkpoint
 
-TOLERANCE = 1e-6
 _BUILDING = ".building-"
 _FRESH = 60  # seconds after which an exporter has surely locked the directory it made
-_SAMPLE = 97  # rows of the random batch that is scored both ways
 
 
 def export(
@@ -63,13 +58,14 @@ def _directory(repository: str | os.PathLike[str], name: str) -> Path:
 
 def _export(source: str, directory: Path, name: str, version: int | None) -> str:
     config = configs.load(directory, name)  # a config.pbtxt that cannot be read is found before the work
-    model = checkpoint.load_model(source)
+    _, schema = checkpoint.open_checkpoint(source)
+    model = model_without_rows(source, schema)
     with _build_directory(directory) as building:
-        outputs = _write(model, source, building)
+        _write(model, schema, source, building)
         verify(model, building)
-        _finish(building, model.schema, source)
+        _finish(building, schema, source)
         published = _publish(building, directory, version)
-    configs.describe_model(config, model.schema, outputs)
+    configs.describe_model(config, schema, max(len(schema.labels), 1))
     storage.write_text(directory / configs.FILE, configs.to_text(config))
     return str(published)
 
@@ -105,57 +101,18 @@ def _remove_abandoned(directory: Path) -> None:
                 os.close(held)
 
 
-def _write(model: RankingModel, source: str, building: Path) -> int:
-    """Write all files but the manifest; returns the number of scores a row."""
+def _write(model: RankingModel, schema: Schema, source: str, building: Path) -> None:
+    """Write all files but the manifest."""
     (building / GRAPH).write_bytes(to_onnx(model))
-    model.schema.save(building / "schema.yaml")
-    for table in model.schema.tables:
+    schema.save(building / "schema.yaml")
+    for table in schema.tables:
         if table.vocabulary and storage.exists(storage.join(source, table.vocabulary)):
             copy = building / table.vocabulary
             copy.parent.mkdir(parents=True, exist_ok=True)
             with storage.open_file(storage.join(source, table.vocabulary)) as original, copy.open("wb") as file:
                 shutil.copyfileobj(original, file, 1 << 22)
-    model.embedding.embedding_dump(building / "tables")
-    return max(len(model.schema.labels), 1)
-
-
-def verify(model: RankingModel, directory: Path) -> None:
-    """Score random rows with the exported files and with the model. Raises ExportError where they differ."""
-    dense, bags = random_batch(model.schema, _SAMPLE, np.random.default_rng(0))
-    graph, tables = DenseGraph(directory / GRAPH), load_tables(directory / "tables", model.schema)
-    with torch.inference_mode():
-        none = torch.empty(len(dense), 0)  # bags without features do not know the batch size
-        embedded, looked_up = (model.embedding(bags), tables(bags)) if bags.names else (none, none)
-        expected = torch.sigmoid(model.head(torch.from_numpy(dense), embedded)).numpy()
-        scores = graph(dense, looked_up.numpy())
-    if scores.shape != expected.shape:
-        raise ExportError(f"the exported graph gives scores of shape {scores.shape}, the model {expected.shape}")
-    difference = float(np.abs(scores - expected).max())
-    if not difference <= TOLERANCE:  # NaN is a difference too
-        raise ExportError(f"exported scores differ from the model's by {difference:g}, allowed are {TOLERANCE:g}")
-
-
-def random_batch(schema: Schema, count: int, rng: np.random.Generator) -> tuple[np.ndarray, Bags]:
-    """Random rows that fit the schema: dense float32 [count, D] and bags, up to 3 ids in a ragged one."""
-    dense = rng.standard_normal((count, len(schema.dense)), dtype=np.float32)
-    values: list[np.ndarray] = []
-    lengths: list[np.ndarray] = []
-    for feature in schema.sparse:
-        rows = schema.table(feature.table_name).rows
-        last = rows if isinstance(rows, int) else 2**63 - 1  # a dynamic table takes any key
-        most = min(feature.max_hotness or 3, 3)
-        sizes = rng.integers(0, most + 1, count) if feature.hotness is None else np.full(count, feature.hotness)
-        lengths.append(sizes)
-        values.append(rng.integers(0, last, sizes.sum()))
-    names = tuple(feature.name for feature in schema.sparse)
-    ids = torch.from_numpy(_joined(values))
-    if all(feature.one_hot for feature in schema.sparse):
-        return dense, Bags(names, ids)
-    return dense, Bags.from_lengths(names, ids, torch.from_numpy(_joined(lengths)))
-
-
-def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    tables = [table.name for table in schema.tables]
+    persistence.copy_weights(storage.join(source, checkpoint.TABLES), building / persistence.FOLDER, tables)
 
 
 def _finish(building: Path, schema: Schema, source: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lanner.errors import ConfigError
+from lanner.export.signature import PADDING, has_lengths
 from lanner.perf.model import Input
 from lanner.schema import HashEncoder, IdentityEncoder, Schema, Sparse
 
@@ -17,8 +18,6 @@ DYNAMIC_KEYS = 1_000_000
 
 RAGGED_LENGTH = 8
 """Longest bag drawn for a ragged feature that states no cap."""
-
-PADDING = -1
 
 NUMPY_TYPES = {
     "BOOL": np.bool_, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64,
@@ -43,7 +42,10 @@ Tensors = dict[str, Tensor]
 
 
 def encoded(schema: Schema, rows: int, rng: np.random.Generator, skew: float) -> Tensors:
-    """`dense` FP32 [rows, D], `ids` INT64 [rows, one-hot features] and `<feature>.ids` INT64 [rows, longest bag]."""
+    """`dense` FP32 [rows, D], `ids` INT64 [rows, one-hot features] and `<feature>.ids` INT64 [rows, longest bag].
+
+    Where every integer is an id, bags of any length have `<feature>.lengths` INT64 [rows, 1] too.
+    """
     tensors: Tensors = {}
     if schema.dense:
         tensors["dense"] = Tensor("FP32", rng.standard_normal((rows, len(schema.dense)), dtype=np.float32))
@@ -58,7 +60,17 @@ def encoded(schema: Schema, rows: int, rng: np.random.Generator, skew: float) ->
             lengths = bag_lengths(feature, rows, rng)
             ids = draw(table_rows(schema, feature), (rows, max(1, lengths.max(initial=0))), rng, skew)
             ids[np.arange(ids.shape[1]) >= lengths[:, None]] = PADDING
-            tensors[f"{feature.name}.ids"] = Tensor("INT64", ids, ragged=True)
+            tensors |= bag_tensors(schema, feature, ids, lengths)
+    return tensors
+
+
+def bag_tensors(schema: Schema, feature: Sparse, ids: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Tensors:
+    """The encoded tensors of bags: `ids` [rows, longest], padded with -1, `lengths` [rows]."""
+    if schema.table(feature.table_name).rows != "dynamic":
+        return {f"{feature.name}.ids": Tensor("INT64", ids, ragged=True)}
+    tensors = {f"{feature.name}.ids": Tensor("INT64", ids)}  # not to be trimmed: -1 may be an id
+    if has_lengths(schema, feature):
+        tensors[f"{feature.name}.lengths"] = Tensor("INT64", lengths[:, None])
     return tensors
 
 

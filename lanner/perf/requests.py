@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lanner.errors import ConfigError
+from lanner.export.signature import PADDING
 from lanner.perf import generate
-from lanner.perf.generate import PADDING, Tensor, Tensors
+from lanner.perf.generate import Tensor, Tensors
 from lanner.perf.model import Model
 from lanner.perf.settings import Settings
 

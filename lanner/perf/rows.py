@@ -11,8 +11,9 @@ from lanner import storage
 from lanner.data.dataset import Dataset
 from lanner.data.split import Split
 from lanner.errors import DataError
+from lanner.export.signature import PADDING
 from lanner.perf import generate
-from lanner.perf.generate import PADDING, Tensor, Tensors
+from lanner.perf.generate import Tensor, Tensors
 from lanner.prep.vocabulary import UNKNOWN, Vocabulary
 from lanner.schema import MISSING_ID, HashEncoder, KeyEncoder, Schema, Sparse, VocabEncoder
 
@@ -82,7 +83,7 @@ def _encoded(
         if not feature.one_hot:
             padded = np.full((len(lengths), max(1, lengths.max(initial=0))), PADDING, np.int64)
             padded[np.arange(padded.shape[1]) < lengths[:, None]] = ids
-            tensors[f"{feature.name}.ids"] = Tensor("INT64", padded, ragged=True)
+            tensors |= generate.bag_tensors(schema, feature, padded, lengths)
     return tensors
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from lanner.errors import DataError
-from lanner.export.signature import PADDING, Input, encoded_inputs, raw_inputs
-from lanner.schema import IdentityEncoder, Schema
+from lanner.export.signature import PADDING, Input, encoded_inputs, has_lengths, raw_inputs
+from lanner.schema import IdentityEncoder, Schema, Sparse
 from lanner.serve.datatypes import NUMERIC, widen
 from lanner.serve.failure import RequestError
 from lanner.serve.request import Request, Tensor
@@ -74,8 +74,24 @@ class Inputs:
         ids = np.empty((count, 0), dtype=np.int64)
         if self._one_hot:
             ids = _numbers(request.inputs["ids"], "INT64")
-        bags = [_unpad(_numbers(request.inputs[f"{feature.name}.ids"], "INT64")) for feature in self._bags]
-        return self.check(Rows(count, dense, ids, bags))
+        return self.check(Rows(count, dense, ids, [self._read_bag(request, feature) for feature in self._bags]))
+
+    def _read_bag(self, request: Request, feature: Sparse) -> tuple[np.ndarray, np.ndarray]:
+        """Flat ids of a feature and their number in each row."""
+        ids = _numbers(request.inputs[f"{feature.name}.ids"], "INT64")
+        if has_lengths(self.schema, feature):
+            lengths = _numbers(request.inputs[f"{feature.name}.lengths"], "INT64").reshape(-1)
+            odd = (lengths < 0) | (lengths > ids.shape[1])
+            if odd.any():
+                row = int(np.argmax(odd))
+                width = f"0 to {ids.shape[1]}, the width of '{feature.name}.ids'"
+                raise RequestError(f"feature {feature.name!r}: length {lengths[row]} in row {row}, expected {width}")
+            real = np.arange(ids.shape[1]) < lengths[:, None]
+        elif self.schema.table(feature.table_name).rows == "dynamic":
+            real = np.ones(ids.shape, bool)
+        else:
+            real = ids != PADDING
+        return ids[real], real.sum(axis=1)
 
     def _read_raw(self, request: Request, count: int) -> Rows:
         columns = {name: self._column(tensor) for name, tensor in request.inputs.items()}
@@ -153,9 +169,3 @@ def _row_count(inputs: Mapping[str, Tensor], expected: Mapping[str, Input]) -> i
 def _numbers(tensor: Tensor, target: str) -> np.ndarray:
     values = widen(tensor.name, tensor.datatype, tensor.values, target)
     return np.ascontiguousarray(values, dtype=NUMERIC[target])
-
-
-def _unpad(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Flat ids and lengths of a padded [rows, most] tensor."""
-    real = ids != PADDING
-    return ids[real], real.sum(axis=1)

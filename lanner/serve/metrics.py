@@ -42,6 +42,11 @@ def _lines(control: Control) -> Iterator[str]:
     yield from _header(name, "Requests waiting in the queue", "gauge")
     for model in models:
         yield f"{name}{_labels(model=model.name, version=model.version)} {model.batcher.waiting}"
+    name = "lanner_unknown_keys"
+    yield from _header(name, "Lookups of keys that a dynamic table has no row for", "counter")
+    for model in models:
+        for table, count in model.model.unknown_keys().items():
+            yield f"{name}{_labels(model=model.name, table=table, version=model.version)} {count}"
 
 
 def _stage(snapshot: dict[str, Any], stage: str) -> dict[str, int]:

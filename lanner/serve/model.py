@@ -53,6 +53,12 @@ class ServedModel:
         for count in (1, 2, 16, 64, 256, 1024):
             if count <= max_rows:
                 self.run([self.sample(count, rng)])
+        for table in self.embedding.dynamic_tables.values():
+            table.counters.unknown = 0  # of requests alone
+
+    def unknown_keys(self) -> dict[str, int]:
+        """By dynamic table, how often a request had a key without a row, which reads as the default."""
+        return {name: table.counters.unknown for name, table in self.embedding.dynamic_tables.items()}
 
     def sample(self, count: int, rng: np.random.Generator) -> Rows:
         """Random valid rows."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,11 +104,24 @@ def restore(path: str | os.PathLike[str], schema: Schema) -> RankingModel:
     return model.eval()
 
 
+def restore_dense(path: str | os.PathLike[str], schema: Schema, embedding: Mapping[str, Any]) -> RankingModel:
+    """The model of a checkpoint with the tables that `schema` and `embedding` give it, whose rows are not loaded."""
+    hyperparameters = dict(read_recipe(path)["model"])
+    model = build(hyperparameters.pop("name"), schema, embedding, **hyperparameters)
+    _load_dense(path, model)
+    return model.eval()
+
+
 def load_weights(path: str | os.PathLike[str], model: RankingModel, optimizer_state: bool = False) -> None:
     """Load dense weights and tables into `model`, with the tables' optimizer state where that is wanted.
 
     Raises DataError naming what is missing or does not fit.
     """
+    _load_dense(path, model)
+    model.embedding.embedding_load(storage.join(path, TABLES), optimizer_state=optimizer_state)
+
+
+def _load_dense(path: str | os.PathLike[str], model: RankingModel) -> None:
     tensors = read_tensors(storage.join(path, "dense.safetensors"))
     expected = dense_state(model)
     for name in dict.fromkeys((*expected, *tensors)):
@@ -118,7 +132,6 @@ def load_weights(path: str | os.PathLike[str], model: RankingModel, optimizer_st
             shapes = f"{tuple(tensors[name].shape)}, expected {tuple(expected[name].shape)}"
             raise DataError(f"{path}/dense.safetensors: {name!r} has shape {shapes}")
     model.load_state_dict(tensors, strict=False)
-    model.embedding.embedding_load(storage.join(path, TABLES), optimizer_state=optimizer_state)
 
 
 def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -15,8 +15,24 @@ table twice, and none holds the whole of one that is spread over several. The fi
 """
 
 from lanner.embedding.persistence.chain import Origin
+from lanner.embedding.persistence.copying import copy_weights
+from lanner.embedding.persistence.description import Description
+from lanner.embedding.persistence.description import read as describe
 from lanner.embedding.persistence.dumping import dump, dump_delta
-from lanner.embedding.persistence.layout import DESCRIPTION, FOLDER, needs_checksum
+from lanner.embedding.persistence.layout import DESCRIPTION, FOLDER, needs_checksum, weights_form
 from lanner.embedding.persistence.loading import load, load_delta
 
-__all__ = ["DESCRIPTION", "FOLDER", "Origin", "dump", "dump_delta", "load", "load_delta", "needs_checksum"]
+__all__ = [
+    "DESCRIPTION",
+    "FOLDER",
+    "Description",
+    "Origin",
+    "copy_weights",
+    "describe",
+    "dump",
+    "dump_delta",
+    "load",
+    "load_delta",
+    "needs_checksum",
+    "weights_form",
+]

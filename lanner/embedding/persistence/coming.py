@@ -27,6 +27,7 @@ from lanner.embedding.persistence.layout import (
     Form,
     form_of,
     rows_of,
+    weights_form,
 )
 from lanner.errors import DataError
 
@@ -54,9 +55,10 @@ class Coming:
     @property
     def _form(self) -> Form:
         """The files of rows to be read."""
+        if not self.optimizer_state:
+            return weights_form(self._config.dim)
         optimizer = self._collection.table_optimizer(self.name)
-        form = form_of(optimizer, self._config.dim, self.description.dynamic)
-        return form if self.optimizer_state else {name: form[name] for name in (KEY, WEIGHTS)}
+        return form_of(optimizer, self._config.dim, self.description.dynamic)
 
     @property
     def _lists(self) -> list[Form]:
@@ -132,24 +134,21 @@ class Coming:
         """The blocks of rows, checked."""
         last: int | None = None
         for block in files.blocks(self.where, self._directory, self._form, self.description.files):
-            self._check_keys(block[KEY], last)
-            last = int(block[KEY][-1])
+            last = self._check_keys(block[KEY], last)
             for name, values in block.items():
                 if self.optimizer_state and (name == WEIGHTS or name.startswith(STATE)):
                     self._check_values(name, values, block[KEY])
             yield block
 
-    def _check_keys(self, keys: Array, last: int | None) -> None:
-        """`last` is the key before these, None for none."""
+    def _check_keys(self, keys: Array, last: int | None) -> int:
+        """`last` is the key before these, None for none; returns the last of these."""
         rows = None if self.description.dynamic else self._config.static_rows
-        if rows is not None and self.description.kind == "full":
-            begin = 0 if last is None else last + 1
-            if not np.array_equal(keys, np.arange(begin, begin + len(keys))):
-                raise DataError(f"{self.where}: key does not count the rows 0..{rows - 1} in order")
-        elif (keys[1:] <= keys[:-1]).any() or (last is not None and keys[0] <= last):
-            raise DataError(f"{self.where}: the keys in key do not rise")
-        elif rows is not None and not (keys[0] >= 0 and keys[-1] < rows):
-            raise DataError(f"{self.where}: key holds {keys[0]} to {keys[-1]}, the table has the rows 0..{rows - 1}")
+        if rows is None or self.description.kind == "full":
+            return files.check_keys(self.where, keys, last, rows)
+        last = files.check_keys(self.where, keys, last, None)
+        if not (keys[0] >= 0 and last < rows):
+            raise DataError(f"{self.where}: key holds {keys[0]} to {last}, the table has the rows 0..{rows - 1}")
+        return last
 
     def _check_values(self, name: str, values: Array, keys: Array) -> None:
         """What training goes on from must be finite; whoever only looks up sees what was stored."""

@@ -32,6 +32,7 @@ class Description(BaseModel):
         dtype: of the stored weights, whatever they were trained in.
         steps: optimizer steps that the collection had taken.
         counters: of a dynamic table.
+        default: of a dynamic table, every value of the row that keys without a row read.
         files: by name.
         base, parent: of a delta, the `identity` of the full dump that it goes back to and of the dump it follows.
         sequence: how many deltas there are from the base to this one.
@@ -50,6 +51,7 @@ class Description(BaseModel):
     optimizer: dict[str, Any]
     steps: int
     counters: dict[str, int] | None = None
+    default: float | None = None
     base: str | None = None
     parent: str | None = None
     sequence: int = 0
@@ -60,7 +62,8 @@ class Description(BaseModel):
     @property
     def identity(self) -> str:
         """The digest of everything but `id`."""
-        content = json.dumps(self.model_dump(exclude={"id"}), sort_keys=True)
+        unnamed = {"id"} if self.default is not None else {"id", "default"}  # dumps of before it was kept have none
+        content = json.dumps(self.model_dump(exclude=unnamed), sort_keys=True)
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def write(self, directory: str) -> Description:

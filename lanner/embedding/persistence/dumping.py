@@ -79,7 +79,8 @@ class _Leaving:
         self, collection: EmbeddingCollection, peers: Holders, name: str, parent: Description | None = None
     ) -> None:
         self._collection, self._peers, self._name = collection, peers, name
-        self._dim, self._dynamic = collection.config(name).dim, collection.config(name).rows == "dynamic"
+        self._config = collection.config(name)
+        self._dim, self._dynamic = self._config.dim, self._config.rows == "dynamic"
         self._optimizer, self._groups = collection.table_optimizer(name), collection.groups(name)
         self._steps = collection.steps  # of before the first row is read: what changes meanwhile is newer
         self._parent, self._rows = parent, 0
@@ -116,6 +117,7 @@ class _Leaving:
             optimizer=optimizers.describe(self._optimizer),
             steps=self._steps,
             counters=self._counters() if self._dynamic else None,
+            default=None if self._config.dynamic is None else self._config.dynamic.default,
             files=entries,
             **chain,
         )

@@ -118,3 +118,17 @@ def check_sizes(where: str, directory: str, form: Form, entries: Mapping[str, En
         if seen != rows * width or entries[name].size != seen:
             held = f" ({seen // width:,} rows, expected {rows:,})" if seen % width == 0 else ""
             raise DataError(f"{where}: {name} has {seen} bytes, expected {rows * width}{held}")
+
+
+def check_keys(where: str, keys: np.ndarray, last: int | None, rows: int | None) -> int:
+    """The last of some keys; `last` is the key before them, None for none.
+
+    Raises DataError unless the keys rise or, where `rows` is given, count the rows 0..rows-1 in order.
+    """
+    if rows is not None:
+        begin = 0 if last is None else last + 1
+        if not np.array_equal(keys, np.arange(begin, begin + len(keys))):
+            raise DataError(f"{where}: key does not count the rows 0..{rows - 1} in order")
+    elif (keys[1:] <= keys[:-1]).any() or (last is not None and keys[0] <= last):
+        raise DataError(f"{where}: the keys in key do not rise")
+    return int(keys[-1])

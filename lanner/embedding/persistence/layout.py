@@ -41,11 +41,16 @@ def needs_checksum(name: str) -> bool:
     return not name.startswith(f"{FOLDER}/") or name.endswith(f"/{DESCRIPTION}")
 
 
+def weights_form(dim: int) -> Form:
+    """The files of keys and of rows of `dim` weights, KEY first."""
+    return {KEY: ((), "<i8"), WEIGHTS: ((dim,), "<f4")}
+
+
 def form_of(optimizer: Optimizer, dim: int, dynamic: bool) -> Form:
-    """The files of rows of `dim` weights, KEY first."""
+    """The files of rows of `dim` weights with everything that training needs, KEY first."""
     states = {f"{STATE}{name}": (each.shape, each.dtype) for name, each in optimizer.row_states(dim).items()}
     meta = dict.fromkeys(META if dynamic else (), ((), "<i8"))
-    form = {KEY: ((), "<i8"), WEIGHTS: ((dim,), "<f4"), **states, **meta}
+    form = {**weights_form(dim), **states, **meta}
     return {name: (tuple(shape), np.dtype(kind).newbyteorder("<").str) for name, (shape, kind) in form.items()}
 
 
