@@ -30,17 +30,20 @@ if TYPE_CHECKING:
     from lanner import models
     from lanner.data import Dataset
     from lanner.data.synthetic import write_logs as synth
-    from lanner.embedding import SGD, Adagrad, Adam, EmbeddingCollection, RowWiseAdagrad
+    from lanner.embedding import FTRL, SGD, Adagrad, Adam, AdamW, EmbeddingCollection, RMSProp, RowWiseAdagrad
     from lanner.schema import Schema
     from lanner.train import Recipe, Schedule, Trainer
 
 __version__ = "0.1.0"
 __all__ = [
+    "FTRL",
     "SGD",
     "Adagrad",
     "Adam",
+    "AdamW",
     "Dataset",
     "EmbeddingCollection",
+    "RMSProp",
     "Recipe",
     "RowWiseAdagrad",
     "Schedule",
@@ -53,11 +56,14 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "FTRL": "embedding",
     "SGD": "embedding",
     "Adagrad": "embedding",
     "Adam": "embedding",
+    "AdamW": "embedding",
     "Dataset": "data",
     "EmbeddingCollection": "embedding",
+    "RMSProp": "embedding",
     "Recipe": "train",
     "RowWiseAdagrad": "embedding",
     "Schedule": "train",

@@ -32,7 +32,7 @@ def read(table, keys, training=False):
     return out.view(-1, table.dim).numpy(), rows
 
 
-def train(table, keys, gradient=1.0, step=None):
+def train(table, keys, gradient=1.0, step=None, lr_scale=1.0):
     """Forward and backward of `keys` with a gradient, a number or [n, dim]; the vectors forward gave."""
     if step is not None:
         table.step = step
@@ -41,7 +41,7 @@ def train(table, keys, gradient=1.0, step=None):
     given = torch.full((len(rows), table.dim), gradient) if isinstance(gradient, float) else gradient
     update(
         table.weights, tuple(table.states.values()), given.reshape(-1).contiguous(), layout(table.dim),
-        torch.from_numpy(rows), None, None, len(rows), None, table.numbers(step, 1.0, 1.0),
+        torch.from_numpy(rows), None, None, len(rows), None, table.numbers(step, lr_scale, 1.0),
     )  # fmt: skip
     table.changed_rows(rows, step)
     return out

@@ -32,6 +32,7 @@ class Problem:
     permuted: bool = False
     ahead: bool = False  # prepare each batch while the one before is computed
     deferred: int = 1  # backward passes to a step
+    schedule: bool = False  # a learning rate that falls
     options: dict[str, Any] = field(default_factory=dict)
 
     def share(self, step: int, rank: int, world_size: int) -> Bags:
@@ -63,6 +64,8 @@ def train(rank: int, problem: Problem, plan: Plan | None = None) -> Outcome:
     outcome: Outcome = {}
     coming = model.prepare(problem.share(0, rank, world_size)) if problem.ahead else None
     for step in range(problem.steps):
+        if problem.schedule:
+            model.learning_rate_scale = 1 / (1 + step)
         given = coming or problem.share(step, rank, world_size)
         if problem.ahead and step + 1 < problem.steps:
             coming = model.prepare(problem.share(step + 1, rank, world_size))
@@ -74,7 +77,7 @@ def train(rank: int, problem: Problem, plan: Plan | None = None) -> Outcome:
     model.eval()
     outputs = _vectors(model(problem.share(1000, rank, world_size)))
     outcome |= {f"output at last {name}": each.numpy() for name, each in outputs.items()}
-    return outcome | _tables(model)
+    return outcome | tables_of(model)
 
 
 def _vectors(output: Any) -> dict[str, Tensor]:
@@ -88,7 +91,8 @@ def _loss(vectors: Tensor) -> Tensor:
     return (vectors**2 + torch.linspace(-1, 1, vectors.shape[-1]) * torch.sin(3 * vectors)).sum()
 
 
-def _tables(model: EmbeddingCollection) -> Outcome:
+def tables_of(model: EmbeddingCollection) -> Outcome:
+    """What this rank has of every table."""
     outcome = {}
     for name, shard in model.shards.items():
         for rows in model.blocks(name):

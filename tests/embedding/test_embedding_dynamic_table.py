@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from dense_optimizers import OPTIMIZERS
 from dynamic_training import layout, make, read, train
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lanner.embedding import SGD, Adagrad, Adam, Constant, Normal, RowWiseAdagrad, TableConfig, Uniform
+from lanner.embedding import SGD, Adagrad, Adam, Constant, Normal, TableConfig, Uniform
 from lanner.embedding.dynamic import DynamicConfig
 from lanner.embedding.dynamic.table import DynamicTable
 from lanner.embedding.joint import JointTable
@@ -20,7 +22,6 @@ from lanner.kernels import memory
 from lanner.kernels.update import update
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
-OPTIMIZERS = [SGD(0.1), Adagrad(0.1, initial_accumulator=0.5), RowWiseAdagrad(0.1), Adam(0.01)]
 
 
 def adds_up(table):
@@ -28,8 +29,10 @@ def adds_up(table):
     return c.inserted - c.evicted - c.expired - c.erased == len(table) == len(table.keys())
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: type(optimizer).__name__)
-def test_trains_like_a_static_table_where_keys_are_row_numbers(optimizer):
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
+@pytest.mark.parametrize("extras", [{}, {"weight_decay": 0.1, "clip_norm": 1.0}], ids=str)
+def test_trains_like_a_static_table_where_keys_are_row_numbers(optimizer, extras):
+    optimizer = replace(optimizer, **extras)
     rng, dim, rows = np.random.default_rng(0), 6, 40
     static = JointTable([TableConfig("t", rows, dim, Normal(0, 0.5))], optimizer, 3)
     table = make(optimizer, dim, initializer=Normal(0, 0.5), seed=3)
@@ -39,9 +42,9 @@ def test_trains_like_a_static_table_where_keys_are_row_numbers(optimizer):
         lines[0, 2] = rows
         update(
             static.weights, tuple(static.states.values()), gradient.view(-1), lines, torch.from_numpy(keys), None, None,
-            30, None, static.numbers(step, 1.0, 1.0),
+            30, None, static.numbers(step, 1 / step, 1.0),
         )  # fmt: skip
-        train(table, keys, gradient)
+        train(table, keys, gradient, lr_scale=1 / step)
     keys = table.keys()
     assert np.array_equal(table.weight_of(keys), static.weights[keys].numpy())
     for block in table.blocks("t"):

@@ -20,6 +20,7 @@ from lanner.embedding import (
     Uniform,
 )
 from lanner.embedding.initializers import Given, describe, parse
+from lanner.embedding.optimizers import describe as describe_optimizer
 from lanner.errors import ConfigError
 from lanner.schema import Schema
 
@@ -76,7 +77,7 @@ def test_what_lasts_is_plain_and_reads_back_the_same() -> None:
     assert EmbeddingSettings.of(settings.lasting()) == settings.model_copy(update={"plan": None})
     assert settings.lasting()["tables"]["a"] == {
         "dtype": "bf16",
-        "optimizer": {"name": "Adam", "lr": 0.5, "betas": [0.9, 0.999], "eps": 1e-8},
+        "optimizer": describe_optimizer(Adam(0.5)),
     }
     as_objects = EmbeddingSettings(tables={"a": TableSettings(optimizer=Adam(0.5), dtype="bf16")})
     assert as_objects.tables["a"] == settings.tables["a"]

@@ -6,14 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from dense_optimizers import OPTIMIZERS, DenseTable
 from processes import run
-from sharded_training import Outcome, Problem, train
+from sharded_training import Outcome, Problem, tables_of, train
 
+from lanner.data.batch import Bags
 from lanner.embedding import (
     Adagrad,
     Adam,
     Backing,
+    EmbeddingCollection,
     FeatureConfig,
+    Optimizer,
     RowWiseAdagrad,
     TableConfig,
 )
@@ -97,8 +102,63 @@ def cases(ranks: int) -> list[tuple[Problem, Plan]]:
     ]
 
 
+def whole_rows(ranks: int) -> list[tuple[Problem, Plan]]:
+    """Every optimizer, clipping and decaying, on tables of which each rank has some columns."""
+    by_columns, mixed = plan(ranks, "column"), plan(ranks, "column", "row", "two-level", "column")
+    clipped = [*TABLES[:2], replace(TABLES[2], optimizer=Adam(0.01, clip_norm=0.5)), TABLES[3]]
+    every = [replace(optimizer, clip_norm=0.5, weight_decay=0.1) for optimizer in OPTIMIZERS]
+    return [
+        *((replace(POOLED, optimizer=optimizer, schedule=True), by_columns) for optimizer in every),
+        (replace(POOLED, optimizer=RowWiseAdagrad(0.1, weight_decay=0.1)), mixed),
+        (replace(POOLED, optimizer=RowWiseAdagrad(0.1, clip_norm=0.5), deferred=2), mixed),
+        (replace(POOLED, tables=clipped), by_columns),
+    ]
+
+
 def test_two_processes_train_as_one() -> None:
     check(2, cases(2))
+
+
+def test_clipping_and_decay_see_whole_rows_of_tables_cut_by_columns() -> None:
+    check(2, whole_rows(2))
+
+
+REPEATED = torch.tensor([3, 1, 3, 3, 7, 3])
+
+
+ORDERS = ([0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4])
+T = TableConfig("t", 10, 16)
+
+
+def gradients() -> torch.Tensor:
+    return torch.randn(6, 16, generator=torch.Generator().manual_seed(1))
+
+
+def train_repeated(rank: int, cases: list[tuple[Optimizer, str, list[int]]]) -> list[Outcome]:
+    """The table after three steps, in which each rank has its half of the samples in this order."""
+    outcomes = []
+    for optimizer, kind, order in cases:
+        model = EmbeddingCollection([T], [FeatureConfig("f", "t")], optimizer, plan=Plan(2, {"t": placements(kind, 2)}))
+        own = order[3 * rank : 3 * rank + 3]
+        for _ in range(3):
+            model(Bags(("f",), REPEATED[own])).backward(2 * gradients()[own])  # the mean over the ranks is taken
+        outcomes.append(tables_of(model))
+    return outcomes
+
+
+def test_gradients_of_equal_ids_on_different_ranks_are_summed_before_the_step() -> None:
+    """Id 3 occurs 4 times among 6 (pytorch/FBGEMM#1545)."""
+    cases = [(o, kind, order) for o in OPTIMIZERS for kind in ("row", "column", "data") for order in ORDERS]
+    alone = EmbeddingCollection([T], [FeatureConfig("f", "t")]).weight("t").numpy()
+    summed = np.zeros((10, 16))
+    np.add.at(summed, REPEATED.numpy(), gradients().double().numpy())
+    for case, parts in zip(cases, zip(*run(train_repeated, 2, cases), strict=True), strict=True):
+        dense, found = DenseTable(alone, case[0]), Outcome()
+        for _ in range(3):
+            dense.step(summed, np.isin(np.arange(10), REPEATED))
+        for part in parts:
+            _put(found, part, T)
+        np.testing.assert_allclose(found["table t weights"], dense.weight, rtol=0, atol=1e-6, err_msg=str(case))
 
 
 @pytest.mark.slow

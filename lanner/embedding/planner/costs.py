@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lanner.embedding.planner.devices import Devices
 from lanner.embedding.planner.memory import ITEM
 from lanner.embedding.planner.workload import Load, Workload, state_bytes
-from lanner.embedding.sharding.columns import sees_rows
+from lanner.embedding.sharding.columns import Needs
 from lanner.embedding.sharding.placement import Placement
 
 Seconds = NDArray[np.float64]
@@ -78,7 +78,7 @@ def _add_owners(found: Seconds, load: Load, placement: Placement, asked: float, 
         came, block, owners = ranks * asked / len(group), dim // len(groups), list(group)
         found[LOOKUP, owners] += _read(load, came, block) + 4 * block * came
         found[UPDATE, owners] += _stepped(load, came, came, distinct / len(group), block)
-        if len(groups) > 1 and sees_rows(load.optimizer):
+        if len(groups) > 1 and any(Needs.of([load.optimizer])):
             found[UPDATE, owners] += _ACROSS * 4 * block * came
 
 

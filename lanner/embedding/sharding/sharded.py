@@ -26,7 +26,7 @@ from lanner.embedding.backed.table import BackedTable
 from lanner.embedding.gradients import Backend, Move, Part, Pending, moves
 from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.sharding.arrivals import Arrivals
-from lanner.embedding.sharding.columns import by_columns, sees_rows
+from lanner.embedding.sharding.columns import Needs, by_columns
 from lanner.embedding.sharding.crossing import Crossing, Trip
 from lanner.embedding.sharding.shards import Array
 from lanner.embedding.store import Store
@@ -147,8 +147,10 @@ class ShardedTables:
         for channel, summands in enumerate(zip(*map(self._gradients, pending), strict=True)):
             own = list(moves(summands, step_of, self._backend))
             tables = {self.crossing.tables[number] for held in self.crossing.channels[channel].held for number in held}
-            if self.crossing.channels[channel].cut and any(sees_rows(table.optimizer or optimizer) for table in tables):
-                own = by_columns(own, partial(self._across_blocks, channel), self.crossing.shards, self._backend)
+            needs = Needs.of(table.optimizer or optimizer for table in tables)
+            if self.crossing.channels[channel].cut and any(needs):
+                across = partial(self._across_blocks, channel)
+                own = by_columns(own, needs, across, self.crossing.shards, self._backend)
             yield from own
 
     def _across_blocks(self, channel: int, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
