@@ -137,6 +137,8 @@ def _load_dense(path: str | os.PathLike[str], model: RankingModel) -> None:
 def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """`recipe.yaml` of a checkpoint."""
     values: dict[str, Any] = yaml.safe_load(storage.read_text(storage.join(path, "recipe.yaml")))
+    if decay := values.pop("weight_decay", 0.0):  # from before each optimizer had its own
+        values["dense_optimizer"]["weight_decay"] = decay
     return values
 
 

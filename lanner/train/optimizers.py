@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lanner.embedding.optimizers import SGD, Adagrad, Adam
-from lanner.errors import ConfigError, DataError
+from lanner.embedding.optimizers import FTRL, SGD, Adagrad, Adam, AdamW, Optimizer, RMSProp, RowWiseAdagrad
+from lanner.errors import DataError
+from lanner.train.ftrl import Ftrl
 
 
-def build(settings: Any, parameters: Iterable[nn.Parameter], weight_decay: float = 0.0) -> torch.optim.Optimizer:
-    """The PyTorch optimizer of `settings`; `weight_decay` is the L2 penalty added to the gradients."""
+def require_dense(settings: Optimizer) -> Optimizer:
+    """`settings`; raises ValueError where they are not for dense weights."""
+    if isinstance(settings, RowWiseAdagrad):
+        raise ValueError(
+            "RowWiseAdagrad is for embeddings alone: it keeps a number for each row of a table, and dense weights "
+            "have no such rows; expected SGD, Adagrad, RMSProp, Adam, AdamW or FTRL"
+        )
+    return settings
+
+
+def build(settings: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The PyTorch optimizer of `settings`; with `clip_norm`, each of its steps cuts the gradients first."""
     parameters = list(parameters)
+    optimizer = _unclipped(settings, parameters)
+    if settings.clip_norm is not None:
+        optimizer.register_step_pre_hook(partial(_clip, parameters, settings.clip_norm))
+    return optimizer
+
+
+def _clip(parameters: list[nn.Parameter], norm: float, *_: Any) -> None:
+    torch.nn.utils.clip_grad_norm_(parameters, norm)
+
+
+def _unclipped(settings: Optimizer, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if isinstance(settings, SGD):
-        return torch.optim.SGD(parameters, lr=settings.lr, weight_decay=weight_decay, fused=True)
+        return torch.optim.SGD(parameters, **common, momentum=settings.momentum, nesterov=settings.nesterov, fused=True)
     if isinstance(settings, Adagrad):
+        initial = settings.initial_accumulator
         return torch.optim.Adagrad(
-            parameters,
-            lr=settings.lr,
-            eps=settings.eps,
-            initial_accumulator_value=settings.initial_accumulator,
-            weight_decay=weight_decay,
-            fused=True,
+            parameters, **common, eps=settings.eps, initial_accumulator_value=initial, fused=True
         )
-    if isinstance(settings, Adam):
-        return torch.optim.Adam(
-            parameters, settings.lr, settings.betas, settings.eps, weight_decay=weight_decay, fused=True
-        )
-    raise ConfigError(f"dense_optimizer: {type(settings).__name__} is for embeddings; expected SGD, Adagrad or Adam")
+    if isinstance(settings, RMSProp):
+        return torch.optim.RMSprop(parameters, **common, alpha=settings.alpha, eps=settings.eps)
+    if isinstance(settings, Adam | AdamW):
+        kind = torch.optim.Adam if isinstance(settings, Adam) else torch.optim.AdamW
+        return kind(parameters, **common, betas=settings.betas, eps=settings.eps, fused=True)
+    if isinstance(settings, FTRL):
+        return Ftrl(parameters, **common, beta=settings.beta, l1=settings.l1, l2=settings.l2)
+    raise TypeError(f"the dense side cannot use {settings!r}")
 
 
 def state_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:

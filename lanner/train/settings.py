@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from lanner.embedding.optimizers import SGD, Adagrad, Adam, RowWiseAdagrad, describe, parse
+from lanner.embedding.optimizers import Adam, RowWiseAdagrad
 from lanner.embedding.settings import OptimizerSetting
+from lanner.train.optimizers import require_dense
 from lanner.train.schedule import Schedule
 
-
-def _optimizer(value: Any) -> Any:
-    return parse(value) if isinstance(value, dict) else value
-
-
-DenseOptimizer = Annotated[
-    InstanceOf[SGD] | InstanceOf[Adagrad] | InstanceOf[Adam], BeforeValidator(_optimizer), PlainSerializer(describe)
-]
+DenseOptimizer = Annotated[OptimizerSetting, AfterValidator(require_dense)]
 
 
 class Settings(BaseModel):
@@ -32,7 +26,6 @@ class Settings(BaseModel):
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     schedule: Schedule = Schedule()
-    weight_decay: float = Field(default=0.0, ge=0)
     embedding_l2: float = Field(default=0.0, ge=0)
     metric: Literal["auc", "log_loss", "normalized_entropy"] = "auc"
     early_stopping: int | None = Field(default=None, ge=1)

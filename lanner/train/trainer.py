@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lanner import storage
 from lanner.data import Split
 from lanner.embedding.optimizers import Adam, Optimizer, RowWiseAdagrad
+from lanner.embedding.settings import EmbeddingSettings
 from lanner.errors import ConfigError
 from lanner.models import RankingModel, name_of
 from lanner.train import checkpoint, optimizers
@@ -44,14 +45,13 @@ class Trainer:
     Args:
         model: A ranking model, such as `lanner.models.DLRM`.
         batch_size: Rows a step; the last batch of an epoch is as short as it comes out.
-        embedding_optimizer: SGD, Adagrad, RowWiseAdagrad or Adam of `lanner.embedding`.
-        dense_optimizer: SGD, Adagrad or Adam.
+        embedding_optimizer: SGD, Adagrad, RowWiseAdagrad, RMSProp, Adam, AdamW or FTRL of `lanner.embedding`.
+        dense_optimizer: Any of these but RowWiseAdagrad.
         epochs: Passes over the training rows.
         max_steps: Stop after this many steps even within an epoch.
         seed: Of the order of rows and of dropout. The model's initial weights have a seed of their own.
         precision: "fp32", "bf16" or "fp16" (with dynamic loss scaling) for the dense forward and backward.
         schedule: Factor on every learning rate by step.
-        weight_decay: L2 penalty added to the gradients of the dense weights.
         embedding_l2: L2 penalty on the pooled embeddings of a batch.
         metric: What chooses the best step on the validation rows and drives early stopping.
         early_stopping: Stop after this many evaluations in a row without a new best.
@@ -75,7 +75,6 @@ class Trainer:
         seed: int = 0,
         precision: str = "fp32",
         schedule: Schedule | dict[str, Any] = Schedule(),
-        weight_decay: float = 0.0,
         embedding_l2: float = 0.0,
         metric: str = "auc",
         early_stopping: int | None = None,
@@ -100,9 +99,7 @@ class Trainer:
         model.embedding.set_optimizer(self.settings.embedding_optimizer)
         parameters = {n: p for n, p in model.named_parameters() if not n.startswith("embedding.")}
         self._names = list(parameters)
-        self.optimizer = optimizers.build(
-            self.settings.dense_optimizer, parameters.values(), self.settings.weight_decay
-        )
+        self.optimizer = optimizers.build(self.settings.dense_optimizer, parameters.values())
         self.precision = build_precision(self.settings.precision, model.embedding, self.processes)
         self.step = TrainingStep(model, self.optimizer, self.precision, self.processes, self.settings.embedding_l2)
 
@@ -185,10 +182,10 @@ class Trainer:
         path = self.processes.told(partial(checkpoint.latest, path))
         _, schema = checkpoint.open_checkpoint(path)
         self.model.schema.require_same(schema, "the model", str(path))
-        stored, ours = checkpoint.read_recipe(path), self.recipe()
+        stored, ours = _with_defaults(checkpoint.read_recipe(path), path), self.recipe()
         for key in _FIXED:
-            if stored.get(key) != ours[key]:
-                raise ConfigError(f"{key}: {ours[key]!r}, but {path} was trained with {stored.get(key)!r}")
+            if stored[key] != ours[key]:
+                raise ConfigError(f"{key}: {ours[key]!r}, but {path} was trained with {stored[key]!r}")
         checkpoint.load_weights(path, self.model, optimizer_state=True)
         tensors = checkpoint.read_tensors(storage.join(path, "dense_optimizer.safetensors"))
         optimizers.load_state(self.optimizer, self._names, tensors)
@@ -210,6 +207,13 @@ class Trainer:
 
     def _batch(self, given: int | None) -> int:
         return given or max(self.settings.batch_size, _EVALUATION_BATCH)
+
+
+def _with_defaults(stored: dict[str, Any], path: str) -> dict[str, Any]:
+    """What `Trainer.recipe` would have said of a checkpoint's tables and settings; an earlier version said less."""
+    given = {name: value for name, value in stored.items() if name in Settings.model_fields}
+    settings: Settings = validated(Settings, given, f"{path}/recipe.yaml")
+    return {"embedding": EmbeddingSettings.of(stored.get("embedding")).lasting(), **settings.model_dump(mode="json")}
 
 
 def _check(model: RankingModel) -> None:

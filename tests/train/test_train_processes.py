@@ -84,11 +84,12 @@ def require_same(found: Any, expected: Any, tolerance: float = 1e-5, where: str 
 def variants(datasets: dict[str, str], ranks: int) -> dict[str, Recipe]:
     """Recipes with a plan for so many processes."""
     mixed = {"plan": plan(ranks, "row", "two-level", "data", "column")}
+    cautious = {"name": "Adam", "lr": 0.001, "weight_decay": 1e-3, "clip_norm": 0.5}
     plain = recipe(datasets["plain"], epochs=2, early_stopping=3, checkpoint_every=4)
     return {
         "default": plain,
         "mixed": {**plain, "embedding": mixed, "dense_optimizer": {"name": "Adagrad", "lr": 0.01}},
-        "rich": recipe(datasets["rich"], embedding=mixed, embedding_l2=1e-3, weight_decay=1e-3),
+        "rich": recipe(datasets["rich"], embedding=mixed, embedding_l2=1e-3, dense_optimizer=cautious),
         "one table": recipe(datasets["plain"], embedding={"plan": plan(ranks, *["table"] * 4)}, max_steps=6),
         "dynamic": recipe(
             datasets["dynamic"],

@@ -78,14 +78,14 @@ def test_predictions_do_not_depend_on_the_batch_size(dataset: Make) -> None:
 def test_recipe_and_python_give_the_same_result(dataset: Make, tmp_path: Path) -> None:
     data = dataset(valid=200)
     values = {"data": data.path, "out": str(tmp_path / "run"), "model": {"name": "dlrm", **SMALL, "dropout": 0.3}}
-    settings = {"seed": 3, "batch_size": 64, "epochs": 2, "embedding_l2": 1e-3, "weight_decay": 1e-3}
-    optimizers = {"embedding_optimizer": {"name": "Adam", "lr": 0.01}, "dense_optimizer": {"name": "SGD", "lr": 0.05}}
+    settings = {"seed": 3, "batch_size": 64, "epochs": 2, "embedding_l2": 1e-3}
+    dense = {"name": "SGD", "lr": 0.05, "weight_decay": 1e-3}
+    optimizers = {"embedding_optimizer": {"name": "Adam", "lr": 0.01}, "dense_optimizer": dense}
     by_recipe = train(parse({**values, **settings, **optimizers}), quiet=True)
     torch.manual_seed(99)  # the surroundings must not matter
     model = DLRM(data.schema, **SMALL, dropout=0.3, seed=3)
-    ours = Trainer(
-        model, **settings, embedding_optimizer=Adam(0.01), dense_optimizer=SGD(0.05), quiet=True, out=tmp_path / "2"
-    )
+    given = {"embedding_optimizer": Adam(0.01), "dense_optimizer": SGD(0.05, weight_decay=1e-3)}
+    ours = Trainer(model, **settings, **given, quiet=True, out=tmp_path / "2")
     by_hand = ours.fit(data.train, data.valid)
     assert by_recipe["valid"] == by_hand["valid"]
     assert by_recipe["train"] == by_hand["train"]
@@ -127,13 +127,14 @@ def test_16_bit_training_learns_as_well(dataset: Make, precision: str) -> None:
 def test_weight_decay_and_embedding_l2_pull_towards_zero(dataset: Make) -> None:
     data = dataset(train=2000)
 
-    def sizes(**options: Any) -> tuple[float, float]:
-        ours = trainer(data, epochs=3, dense_optimizer=SGD(0.1), embedding_optimizer=Adagrad(0.05), **options)
+    def sizes(decay: float = 0.0, **options: Any) -> tuple[float, float]:
+        dense = SGD(0.1, weight_decay=decay)
+        ours = trainer(data, epochs=3, dense_optimizer=dense, embedding_optimizer=Adagrad(0.05), **options)
         ours.fit(data.train)
         dense = sum(p.detach().square().sum().item() for n, p in ours.model.named_parameters() if "embedding" not in n)
         return dense, float(ours.model.embedding.weight("c0").square().sum())
 
-    plain, decayed, penalised = sizes(), sizes(weight_decay=0.05), sizes(embedding_l2=0.1)
+    plain, decayed, penalised = sizes(), sizes(decay=0.05), sizes(embedding_l2=0.1)
     assert decayed[0] < 0.8 * plain[0]
     assert penalised[1] < 0.8 * plain[1]
 
