@@ -22,8 +22,9 @@ def export(
     ``<repository>/<name>/<version>/`` holds the dense graph (ONNX), schema, vocabularies, tables and, written last,
     a manifest; ``config.pbtxt`` beside it keeps settings made by hand. `version` defaults to the next free number.
     The version appears whole, after its scores were found equal to the model's, or not at all; versions that exist
-    are never touched. Raises ConfigError for a name, version or place that cannot be used, DataError for a broken
-    checkpoint and ExportError where the scores differ.
+    are never touched. With several processes each must call it with its trainer, and the first writes. Raises
+    ConfigError for a name, version or place that cannot be used, DataError for a broken checkpoint and ExportError
+    where the scores differ.
     """
     from lanner.export.exporter import export as run  # here, because a server needs this room without the trainer
 

@@ -8,8 +8,11 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import mkdtemp
+
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from lanner import manifest, storage
 from lanner.embedding import persistence
@@ -34,37 +37,61 @@ def export(
     version: int | None = None,
 ) -> str:
     """See `lanner.export.export`."""
-    directory = _directory(repository, name)
-    if version is not None and version < 1:
-        raise ConfigError(f"version: {version}; versions are numbered from 1")
-    if version is not None and (directory / str(version)).exists():
-        raise ConfigError(f"{directory / str(version)} exists; versions are never overwritten")
+    target = _Target(repository, name, version)
     if isinstance(source, Trainer):
-        with TemporaryDirectory(prefix="lanner-export-") as saved:
-            source.save(saved)
-            return _export(saved, directory, name, version)
-    return _export(checkpoint.resolve(source), directory, name, version)
+        return _export_trainer(source, target)
+    return _export(checkpoint.resolve(source), target)
 
 
-def _directory(repository: str | os.PathLike[str], name: str) -> Path:
-    if not storage.is_local(repository):
-        raise ConfigError(f"{os.fspath(repository)}: the repository must be a local directory")
-    if not name or Path(name).name != name or name.startswith("."):
-        raise ConfigError(f"name: {name!r} cannot name a model; it becomes a directory of the repository")
-    directory = storage.local_path(repository) / name
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
+@dataclass(frozen=True)
+class _Target:
+    """Where a version goes."""
+
+    repository: str | os.PathLike[str]
+    name: str
+    version: int | None
+
+    @property
+    def directory(self) -> Path:
+        """The model's."""
+        return storage.local_path(self.repository) / self.name
+
+    def check(self) -> ModelConfig:
+        """The model's settings so far; raises ConfigError where they cannot be read, or the version not be made."""
+        if not storage.is_local(self.repository):
+            raise ConfigError(f"{os.fspath(self.repository)}: the repository must be a local directory")
+        if not self.name or Path(self.name).name != self.name or self.name.startswith("."):
+            raise ConfigError(f"name: {self.name!r} cannot name a model; it becomes a directory of the repository")
+        if self.version is not None and self.version < 1:
+            raise ConfigError(f"version: {self.version}; versions are numbered from 1")
+        if self.version is not None and (path := self.directory / str(self.version)).exists():
+            raise ConfigError(f"{path} exists; versions are never overwritten")
+        return configs.load(self.directory, self.name)
 
 
-def _export(source: str, directory: Path, name: str, version: int | None) -> str:
-    config = configs.load(directory, name)  # a config.pbtxt that cannot be read is found before the work
+def _export_trainer(trainer: Trainer, target: _Target) -> str:
+    """Export what a trainer has now; with several processes, the first writes."""
+    processes = trainer.processes
+    processes.first(target.check)
+    saved = processes.told(lambda: mkdtemp(prefix="lanner-export-"))
+    try:
+        trainer.save(saved)
+        return processes.told(lambda: _export(saved, target))
+    finally:
+        if processes.is_first:
+            shutil.rmtree(saved, ignore_errors=True)
+
+
+def _export(source: str, target: _Target) -> str:
+    directory, config = target.directory, target.check()
     _, schema = checkpoint.open_checkpoint(source)
     model = model_without_rows(source, schema)
+    directory.mkdir(parents=True, exist_ok=True)
     with _build_directory(directory) as building:
         _write(model, schema, source, building)
         verify(model, building)
         _finish(building, schema, source)
-        published = _publish(building, directory, version)
+        published = _publish(building, directory, target.version)
     configs.describe_model(config, schema, max(len(schema.labels), 1))
     storage.write_text(directory / configs.FILE, configs.to_text(config))
     return str(published)

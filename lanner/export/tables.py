@@ -6,6 +6,7 @@ import os
 
 from lanner.embedding import DynamicConfig, EmbeddingCollection, FeatureConfig, TableConfig, persistence
 from lanner.embedding.initializers import Constant
+from lanner.embedding.sharding.placement import Plan
 from lanner.errors import DataError
 from lanner.schema import Schema, Table
 
@@ -18,7 +19,7 @@ def load_tables(directory: str | os.PathLike[str], schema: Schema) -> EmbeddingC
     """
     features = [FeatureConfig(f.name, f.table_name, f.pooling) for f in schema.sparse if f.pooling != "none"]
     configs = [config_of(table, persistence.describe(directory, table.name)) for table in schema.tables]
-    collection = EmbeddingCollection(configs, features).eval()
+    collection = EmbeddingCollection(configs, features, plan=Plan.default(configs, 1)).eval()
     collection.embedding_load(directory, optimizer_state=False)
     return collection
 

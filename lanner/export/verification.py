@@ -35,12 +35,14 @@ class Sample(NamedTuple):
 def model_without_rows(source: str, schema: Schema) -> RankingModel:
     """The model of a checkpoint whose tables hold no rows: dynamic ones, whatever `schema` says.
 
-    So that a model can be exported in little memory, however large its tables are.
+    So that a model can be exported in little memory, however large its tables are, and by this process alone.
     """
     tables = tuple(table.model_copy(update={"rows": "dynamic"}) for table in schema.tables)
     stored = {table.name: persistence.describe(storage.join(source, checkpoint.TABLES), table.name) for table in tables}
     defaults = {name: {"dynamic": {"default": found.default or 0.0}} for name, found in stored.items()}
-    model = checkpoint.restore_dense(source, schema.model_copy(update={"tables": tables}), {"tables": defaults})
+    here = {"version": 1, "world_size": 1, "tables": {name: {"kind": "table", "ranks": [0]} for name in stored}}
+    settings = {"tables": defaults, "plan": here}
+    model = checkpoint.restore_dense(source, schema.model_copy(update={"tables": tables}), settings)
     for table in schema.tables:
         found, expected = config_of(table, stored[table.name]), model.embedding.config(table.name)
         if found.dim != expected.dim:

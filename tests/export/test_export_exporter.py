@@ -194,6 +194,8 @@ def test_what_cannot_be_exported_is_said_before_the_work(source: Path, tmp_path:
         export(source, "s3://bucket/repository", "m")
     with pytest.raises(DataError, match="neither a checkpoint nor a run directory"):
         export(tmp_path, tmp_path, "m")
+    assert not (tmp_path / "m").exists()
+    (tmp_path / "m").mkdir()
     (tmp_path / "m" / "config.pbtxt").write_text('max_batch_size: 8\nnane: "m"\n')
     with pytest.raises(ConfigError, match=r"config.pbtxt: 2:1.*nane"):
         export(source, tmp_path, "m")
