@@ -15,7 +15,7 @@ mkdir -p "$OUT"
 
 timeout 240 "$PYTHON" -m pytest -p no:cacheprovider --durations=5 -k 'gpu or unique' \
     tests/kernels/test_kernels_{lookup,update_gpu,formats_gpu,hashing_gpu,unique}.py \
-    tests/embedding/test_embedding_gpu.py 2>&1 | tee "$OUT/tests.log"
+    tests/{embedding/test_embedding,train/test_train}_gpu.py 2>&1 | tee "$OUT/tests.log"
 passed=${PIPESTATUS[0]}
 
 timeout 330 "$PYTHON" benchmarks/gpu.py --out "$OUT" "$@" 2>&1 | tee "$OUT/measured.log"

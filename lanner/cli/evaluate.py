@@ -14,6 +14,7 @@ def evaluate(
     split: Annotated[str, typer.Argument(help="Directory of a split, such as criteo/test.")],
     predictions: Annotated[str | None, typer.Option(help="Write every prediction to this Parquet file.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows at a time; changes no result.")] = 4096,
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda or cuda:N.")] = "cpu",
     json: Json = False,
 ) -> None:
     """Evaluate a trained model on every row of a split: AUC, log-loss, normalised entropy, calibration.
@@ -24,7 +25,7 @@ def evaluate(
     from lanner.train.joining import is_first
     from lanner.train.verdict import EXPLANATIONS
 
-    result = evaluate_checkpoint(run, split, batch_size, predictions)
+    result = evaluate_checkpoint(run, split, batch_size, predictions, device=device)
     if not is_first():
         return
     if json:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lanner.data.batch import Batch
+from lanner.data.batch import Batch, moved
 from lanner.embedding import EmbeddingCollection, EmbeddingSettings
 from lanner.schema import Schema
 
@@ -29,15 +29,16 @@ class RankingModel(nn.Module):
         """Dense features [B, D] and embeddings [B, sum of widths] → logits [B, L]."""
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits [B, L] of a batch."""
+        """Logits [B, L] of a batch, on the model's device; the batch may be on the host."""
+        dense = moved(batch.dense, self.embedding.device)
         if not self.schema.sparse:  # bags without features do not know the batch size
-            return self.head(batch.dense, batch.dense.new_empty(len(batch), 0))
-        return self.head(batch.dense, self.embedding(batch.bags))
+            return self.head(dense, dense.new_empty(len(batch), 0))
+        return self.head(dense, self.embedding(batch.bags))
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Draw initial weights from `seed` alone, and leave PyTorch's global generator as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         yield

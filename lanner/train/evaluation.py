@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lanner import storage
 from lanner.data import Split
+from lanner.embedding.device import device_of
 from lanner.schema import Schema
 from lanner.train import checkpoint
 from lanner.train.inference import assess, require_scorable
@@ -16,21 +17,28 @@ from lanner.train.joining import joined
 
 
 def evaluate_checkpoint(
-    path: str, split_path: str, batch_size: int = 4096, predictions: str | None = None, quiet: bool = False
+    path: str,
+    split_path: str,
+    batch_size: int = 4096,
+    predictions: str | None = None,
+    quiet: bool = False,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Metrics, verdict and "healthy" of a checkpoint (or a run's best one) over all rows of a split.
 
-    A split without labels can be scored: the metrics then are None with the reason "no labels".
-    `predictions` names a Parquet file to write: for each row in order its "row" number, the labels, and one
-    "prediction" (several labels: "prediction_<label>"). Raises SchemaError naming the field in which the schemas of
-    the checkpoint and of the dataset differ. The processes that `torchrun` started share the rows.
+    The model runs on `device`, "cpu", "cuda" or "cuda:N". A split without labels can be scored: the metrics then are
+    None with the reason "no labels". `predictions` names a Parquet file to write: for each row in order its "row"
+    number, the labels, and one "prediction" (several labels: "prediction_<label>"). Raises SchemaError naming the
+    field in which the schemas of the checkpoint and of the dataset differ. The processes that `torchrun` started share
+    the rows.
     """
     with joined() as processes:
-        split = Split.open(split_path)
+        place, split = device_of(device), Split.open(split_path)
         path = checkpoint.resolve(path)
         _, schema = checkpoint.open_checkpoint(path)
         require_scorable(schema, split, path)
-        result, verdict, collected = assess(checkpoint.restore(path, schema), split, batch_size, quiet)
+        model = checkpoint.restore(path, schema).to(place)
+        result, verdict, collected = assess(model, split, batch_size, quiet)
         if predictions is not None:
             name, columns = predictions, collected.arrays()[:2]
             processes.first(lambda: write_predictions(name, schema, *columns))

@@ -82,7 +82,7 @@ class Fitting:
                 trainer.progress = trainer.progress.again()
             seed_random(seed, rank)
             return
-        set_random_state(trainer.random)
+        set_random_state(trainer.random, trainer.device)
         if rank:
             seed_random(seed, rank, trainer.progress.step)
         trainer.random = None
@@ -150,7 +150,7 @@ class Fitting:
             return
         place.add_loss(loss, rows)
         weight = None if batch.weight is None else batch.weight.numpy()
-        self.recent.add(logits.float().numpy(), batch.labels.numpy(), weight)
+        self.recent.add(logits.float().cpu().numpy(), batch.labels.numpy(), weight)
         self._steps_here += 1
         if self._steps_here > 1:  # the first step compiles kernels
             self.seconds += time.perf_counter() - self._clock

@@ -49,7 +49,7 @@ def predict(model: RankingModel, split: Split, batch_size: int, quiet: bool = Fa
         ):
             for batch in batches:
                 weight = None if batch.weight is None else batch.weight.numpy()
-                collector.add(torch.sigmoid(model(batch).float()).numpy(), batch.labels.numpy(), weight)
+                collector.add(torch.sigmoid(model(batch).float()).cpu().numpy(), batch.labels.numpy(), weight)
                 bar.advance()
     finally:
         model.train(training)

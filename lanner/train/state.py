@@ -61,22 +61,31 @@ class Progress:
         return asdict(self)
 
 
-def random_state() -> dict[str, Any]:
-    """PyTorch's and NumPy's global generators, JSON-able."""
+def random_state(device: torch.device) -> dict[str, Any]:
+    """PyTorch's (also that of a CUDA `device`) and NumPy's global generators, JSON-able."""
     name, keys, position, has_gauss, cached = cast(tuple[Any, ...], np.random.get_state(legacy=True))
+    states = {"torch": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
     return {
-        "torch": base64.b64encode(torch.get_rng_state().numpy().tobytes()).decode(),
+        **{kind: base64.b64encode(state.numpy().tobytes()).decode() for kind, state in states.items()},
         "numpy": [name, base64.b64encode(keys.tobytes()).decode(), position, has_gauss, cached],
     }
 
 
 def seed_random(seed: int, rank: int = 0, step: int = 0) -> None:
-    """Seed PyTorch's global generator with `seed`; in processes other than the first with numbers of their own."""
+    """Seed PyTorch's global generators with `seed`; in processes other than the first with numbers of their own."""
     torch.manual_seed(int(np.random.SeedSequence([seed, rank, step]).generate_state(1)[0]) if rank else seed)
 
 
-def set_random_state(state: dict[str, Any]) -> None:
-    """Put back what `random_state` gave."""
-    torch.set_rng_state(torch.from_numpy(np.frombuffer(base64.b64decode(state["torch"]), np.uint8).copy()))
+def set_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Put back what `random_state` gave, perhaps on another device."""
+    torch.set_rng_state(_bytes(state["torch"]))
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(_bytes(state["cuda"]), device)
     name, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((name, np.frombuffer(base64.b64decode(keys), np.uint32), position, has_gauss, cached))
+
+
+def _bytes(text: str) -> torch.Tensor:
+    return torch.from_numpy(np.frombuffer(base64.b64decode(text), np.uint8).copy())

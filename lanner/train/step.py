@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lanner.data.batch import Batch
+from lanner.data.batch import Batch, moved
 from lanner.models import RankingModel
 from lanner.schema import Schema
 from lanner.train.precision import Precision
@@ -45,7 +45,8 @@ class TrainingStep:
         self.model, self.optimizer, self.precision, self.embedding_l2 = model, optimizer, precision, embedding_l2
         self.processes, self._forward = processes, processes.averaging(model)
         self.rates = [group["lr"] for group in optimizer.param_groups]
-        self.label_weights = label_weights(model.schema)
+        weights = label_weights(model.schema)
+        self.label_weights = None if weights is None else weights.to(model.embedding.device)
         self._embedded: Tensor | None = None
         if embedding_l2:
             model.embedding.register_forward_hook(self._keep)
@@ -60,7 +61,8 @@ class TrainingStep:
             group["lr"] = rate * factor
         with self.precision.autocast():
             logits = self._forward(batch)
-        loss = cross_entropy(logits.float(), batch.labels, batch.weight, self.label_weights)
+        labels, weights = moved(batch.labels, logits.device), moved(batch.weight, logits.device)
+        loss = cross_entropy(logits.float(), labels, weights, self.label_weights)
         weight = len(batch) if batch.weight is None else float(batch.weight.sum())
         total, weight, rows = self.processes.numbers(loss.item(), weight, len(batch)).sum(0).tolist()
         trained = Trained(total / max(weight, _TINY), int(rows), logits.detach())

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lanner import storage
 from lanner.data import Split
+from lanner.embedding.device import device_of
 from lanner.embedding.optimizers import Adam, Optimizer, RowWiseAdagrad
 from lanner.embedding.settings import EmbeddingSettings
 from lanner.errors import ConfigError
@@ -50,6 +51,7 @@ class Trainer:
         epochs: Passes over the training rows.
         max_steps: Stop after this many steps even within an epoch.
         seed: Of the order of rows and of dropout. The model's initial weights have a seed of their own.
+        device: Where the model and its tables are moved to and trained: "cpu", "cuda" (the current one) or "cuda:N".
         precision: "fp32", "bf16" or "fp16" (with dynamic loss scaling) for the dense forward and backward.
         schedule: Factor on every learning rate by step.
         embedding_l2: L2 penalty on the pooled embeddings of a batch.
@@ -73,6 +75,7 @@ class Trainer:
         epochs: int = 1,
         max_steps: int | None = None,
         seed: int = 0,
+        device: str = "cpu",
         precision: str = "fp32",
         schedule: Schedule | dict[str, Any] = Schedule(),
         embedding_l2: float = 0.0,
@@ -89,8 +92,9 @@ class Trainer:
         given = {name: value for name, value in locals().items() if name in Settings.model_fields}
         self.settings: Settings = validated(Settings, given, "Trainer")
         _check(model)
-        self.model = model
         self.processes = Processes(model.embedding.wire)
+        self.device = device_of(self.settings.device)
+        self.model = model.to(self.device)
         self.run = None if out is None else RunDirectory(out)
         self.quiet = quiet or not self.processes.is_first
         self.progress = Progress()
@@ -100,23 +104,24 @@ class Trainer:
         parameters = {n: p for n, p in model.named_parameters() if not n.startswith("embedding.")}
         self._names = list(parameters)
         self.optimizer = optimizers.build(self.settings.dense_optimizer, parameters.values())
-        self.precision = build_precision(self.settings.precision, model.embedding, self.processes)
+        place = self.device.type
+        self.precision = build_precision(self.settings.precision, model.embedding, self.processes, place)
         self.step = TrainingStep(model, self.optimizer, self.precision, self.processes, self.settings.embedding_l2)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], quiet: bool = False) -> Trainer:
+    def load(cls, path: str | os.PathLike[str], quiet: bool = False, device: str = "cpu") -> Trainer:
         """A trainer with model, weights and settings of a checkpoint, or of a run directory's best (else last) one.
 
         Ready for `predict`, `evaluate` and `lanner.export`; `fit` trains on from these weights with fresh optimizer
-        state, while `resume` goes on exactly where training stopped. Writes nothing (`out` is None). Raises DataError
-        when there is no finished checkpoint.
+        state, while `resume` goes on exactly where training stopped. Writes nothing (`out` is None). Checkpoints do
+        not depend on the device they come from. Raises DataError when there is no finished checkpoint.
 
         Example: ``ln.Trainer.load("runs/first").predict(ln.Dataset.open("new/").test)``
         """
         path = checkpoint.resolve(path)
         stored = checkpoint.read_recipe(path)
         settings = {name: value for name, value in stored.items() if name in Settings.model_fields}
-        trainer = cls(checkpoint.load_model(path), **settings, quiet=quiet)
+        trainer = cls(checkpoint.load_model(path), **settings, quiet=quiet, device=device)
         trainer._dataset = path  # a checkpoint holds its dataset's vocabularies
         return trainer
 
@@ -164,7 +169,11 @@ class Trainer:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint directory: weights, optimizer state, settings and the place in training."""
-        trainer = {"progress": self.progress.to_json(), "precision": self.precision.state(), "random": random_state()}
+        trainer = {
+            "progress": self.progress.to_json(),
+            "precision": self.precision.state(),
+            "random": random_state(self.device),
+        }
         contents = checkpoint.Contents(
             optimizer=optimizers.state_tensors(self.optimizer, self._names),
             trainer={"step": self.progress.step, **trainer},
@@ -200,10 +209,10 @@ class Trainer:
         checkpoint.load_weights(path, self.model)
 
     def recipe(self) -> dict[str, Any]:
-        """The settings, the model and its tables, as a recipe's values."""
+        """The settings, the model and its tables, as a recipe's values; the device is a choice of the run."""
         model = {"name": name_of(self.model), **self.model.hyperparameters}
         embedding = self.model.embedding_settings.lasting()
-        return {"model": model, "embedding": embedding, **self.settings.model_dump(mode="json")}
+        return {"model": model, "embedding": embedding, **self.settings.model_dump(mode="json", exclude={"device"})}
 
     def _batch(self, given: int | None) -> int:
         return given or max(self.settings.batch_size, _EVALUATION_BATCH)

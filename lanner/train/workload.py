@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from lanner.embedding import tables
+from lanner.embedding.device import HOST, device_of, require_held
 from lanner.embedding.planner import Dense, Workload, hotness_of, memory, require_fits
 from lanner.embedding.planner.free_memory import free_bytes, resident_bytes
 from lanner.embedding.sharding.placement import Plan
@@ -47,16 +48,21 @@ def workload(
 def require_memory(recipe: Recipe, schema: Schema, processes: Processes) -> None:
     """Raise ConfigError with needed and free bytes where the recipe's model cannot be trained by these processes.
 
-    Those on one machine share what is free there. Dynamic tables are taken as empty, since they grow as keys come, and
-    ragged bags without a limit as single ids.
+    Memory is that of the recipe's device; processes on one machine share what is free there. Dynamic tables are taken
+    as empty, since they grow as keys come, and ragged bags without a limit as single ids.
     """
     dynamic = {table.name: 1 for table in schema.tables if table.rows == "dynamic"}
     ragged = {f.name: 1.0 for f in schema.sparse if f.hotness is None and f.max_hotness is None}
     needs = workload(recipe, schema, ragged, dynamic)
+    device = device_of(recipe.device)
+    require_held(device, needs.tables, on_disk=False, several=processes.world_size > 1)
     plan = recipe.embedding.load_plan() or Plan.default(needs.tables, processes.world_size)
     if plan.world_size != processes.world_size:
         raise ConfigError(f"plan: it is for {plan.world_size} processes, but {processes.world_size} are running")
     plan.check(needs.tables)
+    if device != HOST:
+        require_fits(needs, plan, [torch.cuda.mem_get_info(device)[0]])
+        return
     bytes_of = memory.needed(needs, plan).sum(0)
     here = _neighbours(processes)
     free = free_bytes() + int(processes.numbers(resident_bytes())[here].sum())
