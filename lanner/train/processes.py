@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -89,13 +91,26 @@ class Processes(Peers):
     def averaging(self, model: nn.Module) -> Callable[..., Any]:
         """`model` such that its backward averages the gradients outside the embeddings over all processes.
 
-        All processes get the first one's weights there. Embeddings take their steps in backward themselves.
+        All processes get the first one's weights and lasting buffers there. Embeddings take their steps in backward
+        themselves.
         """
         if self._wire is None:
             return model
         names = [name for name, _ in (*model.named_parameters(), *model.named_buffers())]
-        ours = [name for name in names if name.startswith("embedding.")]
+        shared = {name for name in model.state_dict() if not name.startswith("embedding.")}
         # Weight gradients come out of `lanner.kernels.linear` transposed; copying them so costs next to nothing.
         warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ours)  # type: ignore[no-untyped-call]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
+            model, [name for name in names if name not in shared]
+        )
         return DistributedDataParallel(model, process_group=self._wire.parent, gradient_as_bucket_view=True)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Where gradients are averaged: raise LannerError where that fails because another process has ended."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self._wire is None or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+                raise
+            raise self._wire.lost(error) from error

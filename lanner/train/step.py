@@ -59,7 +59,7 @@ class TrainingStep:
         self.model.embedding.learning_rate_scale = factor
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
-        with self.precision.autocast():
+        with self.processes.answering(), self.precision.autocast():
             logits = self._forward(batch)
         labels, weights = moved(batch.labels, logits.device), moved(batch.weight, logits.device)
         loss = cross_entropy(logits.float(), labels, weights, self.label_weights)
@@ -72,7 +72,8 @@ class TrainingStep:
         if self._embedded is not None:
             loss = loss + self.embedding_l2 * self._embedded.square().sum() / rows
             self._embedded = None
-        self.precision.step(loss * self.processes.world_size, self.optimizer)  # as gradients are averaged
+        with self.processes.answering():
+            self.precision.step(loss * self.processes.world_size, self.optimizer)  # as gradients are averaged
         return trained
 
     def _keep(self, _module: Any, _inputs: Any, embedded: Tensor) -> None:

@@ -70,10 +70,14 @@ class Wire:
         try:
             collective(*arguments, group=self._group)
         except RuntimeError as error:
-            raise LannerError(
-                f"rank {self.rank}: exchange with the other {self.world_size - 1} processes failed; one of them has "
-                f"ended or does not answer: {error}"
-            ) from error
+            raise self.lost(error) from error
+
+    def lost(self, error: RuntimeError) -> LannerError:
+        """What `torch.distributed` means where it reports `error` between these processes."""
+        return LannerError(
+            f"rank {self.rank}: exchange with the other {self.world_size - 1} processes failed; one of them has "
+            f"ended or does not answer: {error}"
+        )
 
 
 def _timeout(group: dist.ProcessGroup) -> timedelta | None:
