@@ -159,6 +159,11 @@ class DynamicTable:
         with self.lock:
             self._begin(self.optimizer)
 
+    def reserve(self, count: int) -> None:
+        """Have the index ready for so many keys, or as many as there may be, so that it need not grow on the way."""
+        with self.lock:
+            self._index.reserve(min(count, self.limit))
+
     def restored(self, table: str, step: int) -> None:
         """Rows are as of after step number `step`; what left before is not known."""
         with self.lock:
@@ -193,7 +198,7 @@ class DynamicTable:
             self.arrays.usage[at[at >= 0], usage.USED] = self.step  # not to be evicted for the others
             self._make_room(len(new))
             transfer.check_room(self.name, len(new), self._room())
-            at[new] = self._insert(rows.keys[new], np.ones(len(new), np.int64))
+            at[new] = self._claim(rows.keys[new], np.ones(len(new), np.int64))
             transfer.write(self.arrays, at, rows, self.step)
 
     def deleted_since(self, table: str, step: int) -> np.ndarray:
@@ -251,13 +256,18 @@ class DynamicTable:
 
     def _insert(self, keys: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Rows, with first values and fresh state, for distinct new keys, for which there is room."""
-        rows = self._free_rows(len(keys))
-        self._index.insert(keys, rows)
-        self.arrays.claim(rows, keys, self.step, np.minimum(counts, usage.MOST))
+        rows = self._claim(keys, counts)
         for part in transfer.slices(len(rows), self.dim):
             values = np.empty((len(keys[part]), self.dim), np.float32)
             initializers.fill_keys(values, self.table.initializer, self.name, self.seed, keys[part])
             self.arrays.set_rows(rows[part], values)
+        return rows
+
+    def _claim(self, keys: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """`_insert`, with any values."""
+        rows = self._free_rows(len(keys))
+        self._index.insert(keys, rows)
+        self.arrays.claim(rows, keys, self.step, np.minimum(counts, usage.MOST))
         self.arrays.reset_states(rows)
         self.counters.inserted += len(keys)
         return rows

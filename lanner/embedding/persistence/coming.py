@@ -105,6 +105,7 @@ class Coming:
         store = self._collection.store(self.name)
         if isinstance(store, DynamicTable):
             store.clear()
+            store.reserve(self.description.rows // len(self._collection.groups(self.name)[0]))
         self.apply(steps)
 
     def apply(self, steps: int) -> None:
