@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks the GPU kernels on one card, then measures them; under ten minutes. Results: $OUT (default ./gpu-results).
+# Checks the GPU kernels on one card, then measures them and training; under ten minutes. Results: $OUT (default ./gpu-results).
 #
-#   benchmarks/gpu.sh              tests.log, measured.log and gpu.json in $OUT; the exit status is that of the tests
+#   benchmarks/gpu.sh              tests.log, measured.log, *.json in $OUT; the exit status is that of the tests
 #   benchmarks/gpu.sh --dry-run    the same with tiny shapes in Triton's interpreter, without a card
 #
 # Needs Lanner and pip install 'lanner[test]' with a CUDA build of torch. PYTHON names the interpreter.
@@ -13,12 +13,14 @@ OUT=${OUT:-gpu-results}
 export OUT PYTHONUNBUFFERED=1
 mkdir -p "$OUT"
 
-timeout 240 "$PYTHON" -m pytest -p no:cacheprovider --durations=5 -k 'gpu or unique' \
+timeout 200 "$PYTHON" -m pytest -p no:cacheprovider --durations=5 -k 'gpu or unique' \
     tests/kernels/test_kernels_{lookup,update_gpu,formats_gpu,hashing_gpu,unique}.py \
     tests/{embedding/test_embedding,train/test_train}_gpu.py 2>&1 | tee "$OUT/tests.log"
 passed=${PIPESTATUS[0]}
 
-timeout 330 "$PYTHON" benchmarks/gpu.py --out "$OUT" "$@" 2>&1 | tee "$OUT/measured.log"
+timeout 230 "$PYTHON" benchmarks/gpu.py --out "$OUT" "$@" 2>&1 | tee "$OUT/measured.log"
 measured=${PIPESTATUS[0]}
+timeout 160 "$PYTHON" benchmarks/gpu_training.py --out "$OUT" "$@" 2>&1 | tee "$OUT/training.log"
+trained=${PIPESTATUS[0]}
 
-exit $((passed ? passed : measured))
+exit $((passed ? passed : measured ? measured : trained))

@@ -111,21 +111,21 @@ def products_bound() -> float:
     return BATCH / sum(best)
 
 
-def write_data(folder: Path, rows: int) -> tuple[Dataset, Path]:
+def write_data(folder: Path, rows: int, table_rows: int = TABLE_ROWS) -> tuple[Dataset, Path]:
     """The same random rows as a Lanner dataset and as a binary file of int32 (label, numbers, ids)."""
     draw = np.random.default_rng(0)
     label = draw.integers(0, 2, rows).astype(np.uint8)
     numbers = draw.integers(0, 1000, (rows, DENSE), dtype=np.int32)
-    ids = draw.integers(0, TABLE_ROWS, (rows, TABLES), dtype=np.int32)
+    ids = draw.integers(0, table_rows, (rows, TABLES), dtype=np.int32)
     np.concatenate([label[:, None].astype(np.int32), numbers, ids], axis=1).tofile(folder / "rows.bin")
 
-    identity = {"kind": "identity", "size": TABLE_ROWS}
+    identity = {"kind": "identity", "size": table_rows}
     schema = Schema.parse(
         {
             "labels": [{"name": "label"}],
             "dense": [{"name": f"I{k}", "transform": "log1p_clip0"} for k in range(DENSE)],
             "sparse": [{"name": f"C{k}", "raw": "int", "encoder": identity} for k in range(TABLES)],
-            "tables": [{"name": f"C{k}", "rows": TABLE_ROWS} for k in range(TABLES)],
+            "tables": [{"name": f"C{k}", "rows": table_rows} for k in range(TABLES)],
         }
     )
     dense = pa.FixedSizeListArray.from_arrays(pa.array(np.log1p(numbers).astype(np.float32).reshape(-1)), DENSE)
