@@ -345,7 +345,7 @@ class EmbeddingCollection(nn.Module):
             with store.lock if isinstance(store, DynamicTable) else nullcontext():  # dumps may run in another thread
                 update(
                     store.weights, tuple(store.states.values()), gradient, layout, bags.values, bags.offsets,
-                    bags.weights, bags.batch_size, winners, step, backend=self.backend,
+                    bags.weights, bags.batch_size, winners, step, self.steps, store.names, self.backend,
                 )  # fmt: skip
             if store.keyed or self.track_changes:
                 store.changed_rows(rows_in(layout, bags), self.steps)

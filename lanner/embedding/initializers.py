@@ -116,7 +116,7 @@ def fill(block: np.ndarray, initializer: Initializer | None, table: str, rows: i
             part = block[begin : begin + _CUT_ROWS]
             fill_keys(part, initializer, table, seed, first + begin + np.arange(len(part)))
         return
-    stream, start = _stream(table, seed), first * block.shape[1]
+    stream, start = stream_of(table, seed), first * block.shape[1]
     if isinstance(initializer, Uniform):
         random.uniform(block, initializer.low, initializer.high, stream, start)
     else:
@@ -136,11 +136,12 @@ def fill_keys(block: np.ndarray, initializer: Initializer | None, table: str, se
     elif isinstance(initializer, Constant):
         block[:] = initializer.value
     elif isinstance(initializer, Uniform):
-        random.uniform_rows(block, keys, initializer.low, initializer.high, _stream(table, seed))
+        random.uniform_rows(block, keys, initializer.low, initializer.high, stream_of(table, seed))
     else:
-        random.normal_rows(block, keys, initializer.mean, initializer.std, _stream(table, seed))
+        random.normal_rows(block, keys, initializer.mean, initializer.std, stream_of(table, seed))
 
 
-def _stream(table: str, seed: int) -> int:
+def stream_of(table: str, seed: int) -> int:
+    """A number, 0 .. 2^64 - 1, for a table's name and a seed."""
     digest = hashlib.blake2b(f"{seed}:{table}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")

@@ -13,6 +13,7 @@ from torch import Tensor
 from lanner.embedding import initializers
 from lanner.embedding.device import HOST
 from lanner.embedding.optimizers import Optimizer
+from lanner.embedding.rounding import names_of
 from lanner.embedding.steps import step_of
 from lanner.embedding.store import Rows
 from lanner.embedding.tables import TableConfig
@@ -45,6 +46,7 @@ class JointTable:
         for table in tables:
             self.spans[table.name] = slice(rows, rows + table.static_rows)
             rows += table.static_rows
+        self.names = names_of(tables, self.spans, seed)
         self.weights = _zeros((rows, self.dim), FORMATS[tables[0].dtype], device)
         self._changed = _zeros((rows,), torch.int32, HOST).numpy() if track else None
         self._known_since = dict.fromkeys(self.spans, 0)

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from lanner.embedding.optimizers import Optimizer
-from lanner.kernels.update import Step
+from lanner.kernels.update import Names, Step
 
 
 class Rows(NamedTuple):
@@ -44,6 +44,11 @@ class Store(Protocol):
     @property
     def spans(self) -> dict[str, slice]:
         """Which rows are which table's."""
+        ...
+
+    @property
+    def names(self) -> Names:
+        """What the random rounding of rows goes by, where they have 16 bits."""
         ...
 
     def rows_of(self, table: str, keys: np.ndarray, training: bool, times: np.ndarray | None = None) -> np.ndarray:

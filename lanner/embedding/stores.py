@@ -11,7 +11,6 @@ from lanner.embedding.dynamic.table import DynamicTable
 from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.store import Store
 from lanner.embedding.tables import TableConfig
-from lanner.errors import ConfigError
 
 
 def stores_of(
@@ -26,9 +25,6 @@ def stores_of(
 
     Static tables kept whole in memory lie on `device`, all others on the host.
     """
-    for table in tables:
-        if table.dtype != "fp32":
-            raise ConfigError(f"table {table.name!r}: rows in {table.dtype} cannot be trained yet, only in fp32")
     static = [table for table in tables if table.rows != "dynamic"]
     dynamic = [table for table in tables if table.rows == "dynamic"]
     on_disk = backed.allocate(static, optimizer, seed, track, backing) if backing else []

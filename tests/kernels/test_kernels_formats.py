@@ -15,6 +15,8 @@ from lanner.errors import ConfigError
 from lanner.kernels.formats import array_of, reference, scales_of
 from lanner.kernels.formats.cpu import fetch_row, load_row, store_row
 from lanner.kernels.lanes import Lanes, lanes_for
+from lanner.kernels.random.cpu import mix
+from lanner.kernels.random.reference import mix as plain_mix
 from lanner.kernels.simd import lanes_from, store, width
 
 HALVES = [torch.float16, torch.bfloat16]
@@ -35,7 +37,13 @@ def write(lanes, weights, dim, vectors, seed):
     for row in range(weights.size // dim):
         for part in range(0, dim, width(lanes)):
             piece = lanes_from(lanes, part, dim)
-            store_row(weights, row, dim, part, load_row(vectors, vectors, row, dim, part, piece), piece, seed)
+            vector = load_row(vectors, vectors, row, dim, part, piece)
+            store_row(weights, row, dim, part, vector, piece, (mix(seed, np.uint64(row)), 0))
+
+
+def words(rows, seed):
+    """A random word for each of so many rows."""
+    return plain_mix(np.full(rows, seed, np.uint64), np.arange(rows, dtype=np.uint64))
 
 
 def written(vectors, dtype, seed=0, lanes=None):
@@ -80,8 +88,10 @@ def floats():
 @settings(max_examples=100, deadline=None)
 def test_both_forms_round_alike_to_a_neighbour(dtype, numbers, dim, seed):
     vectors = torch.tensor(numbers[: len(numbers) // dim * dim]).view(-1, dim)
-    fast, rows = written(vectors, dtype, seed), torch.arange(len(vectors))
-    torch.testing.assert_close(fast, reference.rounded(vectors, rows, dtype, seed), rtol=0, atol=0, equal_nan=True)
+    fast = written(vectors, dtype, seed)
+    torch.testing.assert_close(
+        fast, reference.rounded(vectors, dtype, words(len(vectors), seed)), rtol=0, atol=0, equal_nan=True
+    )
     most, finite = torch.finfo(dtype).max, vectors.isfinite()
     assert torch.equal(fast[~finite].float(), vectors[~finite]) or vectors.isnan().any()
     assert torch.equal(fast.isnan(), vectors.isnan())
@@ -103,7 +113,7 @@ def test_rounding_is_unbiased(dtype, value):
 
 
 def test_random_bits_differ_between_rows_columns_and_seeds_and_are_even():
-    bits = np.stack([reference.random_bits(np.arange(300), 64, seed) for seed in (0, 1, 2**63)])
+    bits = np.stack([reference.random_bits(words(300, seed), 64) for seed in (0, 1, 2**63)])
     assert len(np.unique(bits)) > bits.size - 5
     counts = [np.bincount((bits >> shift).ravel() & 15, minlength=16) for shift in range(0, 32, 4)]
     assert np.abs(np.array(counts) / (bits.size / 16) - 1).max() < 0.1
@@ -122,7 +132,7 @@ def test_parts_give_what_one_vector_gives(dtype, lanes):
     table = torch.from_numpy(random.integers(0, 256, (7, 10), np.uint8))
     if dtype is not torch.uint8:
         table = written(vectors, dtype, seed=1, lanes=lanes)
-        assert torch.equal(table, reference.rounded(vectors, torch.arange(7), dtype, 1))
+        assert torch.equal(table, reference.rounded(vectors, dtype, words(7, 1)))
     out = torch.full((71,), 7.0)
     read(lanes, array_of(table), scales_of(table, scales), 10, out.numpy()[:-1])
     wanted = reference.widened(table, scales, torch.arange(7))

@@ -14,7 +14,7 @@ from update_steps import STEPS, dense_step, states_for, steps
 from lanner.kernels.lanes import lanes_for
 from lanner.kernels.layout import MAX, MEAN, SUM
 from lanner.kernels.lookup import lookup
-from lanner.kernels.update import Rule, Step, cpu, update
+from lanner.kernels.update import UNNAMED, Rule, Step, cpu, update
 from lanner.kernels.update.rules import numbers_of
 
 
@@ -107,7 +107,7 @@ def test_rows_are_stepped_in_vector_registers():
     numbers = np.array(numbers_of(Step(Rule.ADAGRAD, 0.5)), np.float32)
     code = packed_instructions(
         cpu.apply, lanes_for(64), weights, 64, state, none, gradient, 0, words, 1, 63, int(Rule.ADAGRAD), numbers,
-        np.uint64(0), np.empty(64, np.float32),
+        np.uint64(0), UNNAMED.tables[0], np.empty(0, np.int64), np.empty(64, np.float32),
     )  # fmt: skip
     assert (weights == 0.5).all()
     assert all(uses(code, name) for name in ("addps", "sqrtps", "divps", "prefetcht1"))

@@ -18,6 +18,7 @@ from lanner.embedding.backed.config import Backing
 from lanner.embedding.backed.holds import Hold, Holds
 from lanner.embedding.backed.rowfile import RowFile
 from lanner.embedding.optimizers import Optimizer
+from lanner.embedding.rounding import names_of
 from lanner.embedding.steps import step_of
 from lanner.embedding.store import Rows
 from lanner.embedding.tables import TableConfig
@@ -70,6 +71,7 @@ class BackedTable:
         tensors = {name: torch.from_numpy(array) for name, array in self._cache.arrays.items()}
         self.weights: Tensor = tensors.pop(_WEIGHTS).view(_DTYPES[self.table.dtype])
         self.states: dict[str, Tensor] = tensors
+        self.names = names_of([self.table], self.spans, self.seed)._replace(keys=torch.from_numpy(self._cache.keys))
 
     @property
     def spans(self) -> dict[str, slice]:

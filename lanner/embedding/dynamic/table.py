@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from lanner.embedding import initializers
@@ -18,13 +19,14 @@ from lanner.embedding.dynamic.counters import Counters
 from lanner.embedding.dynamic.deletions import Deletions
 from lanner.embedding.dynamic.expiry import Expiry
 from lanner.embedding.optimizers import Optimizer
+from lanner.embedding.rounding import names_of
 from lanner.embedding.steps import step_of
 from lanner.embedding.store import Rows
 from lanner.embedding.tables import TableConfig
 from lanner.hashindex import HashIndex
 from lanner.kernels import usage
 from lanner.kernels.unique import unique
-from lanner.kernels.update import Step
+from lanner.kernels.update import Names, Step
 
 _EVICTED = 32  # the share of all rows evicted at once: one in so many
 _SWEPT = 1 << 16  # rows looked through for expired ones in one step, at least
@@ -55,6 +57,7 @@ class DynamicTable:
         """Raises ConfigError when not even one row fits `max_bytes`."""
         self.table, self.config, self.seed = table, table.dynamic or DynamicConfig(), seed
         self.name, self.dim, self.own_optimizer = table.name, table.dim, table.optimizer
+        self._names = names_of([table], {table.name: slice(0, 0)}, seed)
         self.lock = threading.RLock()
         self._counting = threading.Lock()  # many threads may look up at once, also while `lock` is held
         self._begin(table.optimizer or optimizer)
@@ -88,6 +91,11 @@ class DynamicTable:
     def states(self) -> dict[str, Tensor]:
         """The optimizer's state by name, [capacity, ...] each."""
         return self.arrays.states
+
+    @property
+    def names(self) -> Names:
+        """What the random rounding of rows goes by; like `weights`, anew after rows were added."""
+        return self._names._replace(keys=torch.from_numpy(self.arrays.keys))
 
     @property
     def spans(self) -> dict[str, slice]:

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
-import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from lanner.kernels.lanes import Vector
-from lanner.kernels.random.cpu import mix
 from lanner.kernels.simd import (
     fma_lanes,
     load_lanes,
@@ -35,6 +32,7 @@ _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _F16, _F32 = ir.HalfType(), ir.FloatType()
 _ELEMENTS = {types.float32: _F32, types.uint16: _I16, types.int16: _I16, types.uint8: ir.IntType(8)}
 _INFINITY = 0x7F800000  # of float32
+_CHANCE = types.containers.Tuple((types.uint64, types.int64))
 
 # (bits of the largest finite value, of infinity, of NaN)
 _SPECIAL = {types.uint16: (0x7BFF, 0x7C00, 0x7E00), types.int16: (0x7F7F, 0x7F80, 0x7FC0)}
@@ -80,28 +78,27 @@ def fetch_row(_typing: Any, weights: Any, scales: Any, row: Any, dim: Any, part:
     return types.void(weights, scales, types.int64, types.int64, types.int64, lanes), generate
 
 
-@nb.njit(nogil=True, cache=True, inline="always")
-def store_row(weights: Any, row: int, dim: int, part: int, vector: Any, lanes: Any, seed: Any) -> None:
-    """Write `vector` to columns part.. of a row; 16-bit rows are rounded at random, by the uint64 `seed`."""
-    _store(weights, row, dim, part, vector, lanes, mix(seed, np.uint64(row)))
-
-
 @intrinsic
-def _store(_typing: Any, weights: Any, row: Any, dim: Any, part: Any, vector: Any, lanes: Any, key: Any) -> Any:
+def store_row(_typing: Any, weights: Any, row: Any, dim: Any, part: Any, vector: Any, lanes: Any, chance: Any) -> Any:
+    """Write `vector` to columns part.. of a row.
+
+    16-bit rows are rounded at random by `chance`: a random uint64 of the row, and its first column, int64.
+    """
     if weights.dtype not in (types.float32, *_SPECIAL):
         raise TypingError(f"rows of {weights.dtype} are read-only")
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        weights_, row_, dim_, part_, vector_, lanes_, key_ = args
+        weights_, row_, dim_, part_, vector_, lanes_, chance_ = args
         at = builder.add(builder.mul(row_, dim_), part_)
         start = pointer(context, builder, signature.args[0], weights_, at)
         if weights.dtype != types.float32:
-            bits = _random_bits(builder, key_, part_, vector.count)
+            column = builder.add(builder.extract_value(chance_, 1), part_)
+            bits = _random_bits(builder, builder.extract_value(chance_, 0), column, vector.count)
             vector_ = _rounded(builder, vector_, bits, weights.dtype)
         store_lanes(builder, start, vector_, lanes, lanes_)
         return context.get_dummy_value()
 
-    return types.void(weights, types.int64, types.int64, types.int64, vector, lanes, types.uint64), generate
+    return types.void(weights, types.int64, types.int64, types.int64, vector, lanes, _CHANCE), generate
 
 
 def _element(weights: Any) -> Any:
@@ -121,15 +118,15 @@ def _widen(builder: Any, stored: Any, dtype: Any) -> Any:
     return stored if dtype == types.float32 else builder.sitofp(builder.zext(stored, integers), floats)
 
 
-def _random_bits(builder: Any, key: Any, part: Any, count: int) -> Any:
-    """32 random bits a lane: its column and the 64-bit key of its row and step, mixed.
+def _random_bits(builder: Any, key: Any, first: Any, count: int) -> Any:
+    """32 random bits a lane: its column (from `first` on) and the 64-bit key of its row and step, mixed.
 
     The mix is C. Wellons' "lowbias32" (2018), with the key's upper half added between its two products.
     """
     low = splat_lanes(builder, builder.trunc(key, _I32), count)
     high = splat_lanes(builder, builder.trunc(builder.lshr(key, _I64(32)), _I32), count)
     lanes = ir.Constant(ir.VectorType(_I32, count), list(range(count)))
-    column = builder.add(splat_lanes(builder, builder.trunc(part, _I32), count), lanes)
+    column = builder.add(splat_lanes(builder, builder.trunc(first, _I32), count), lanes)
     x = builder.xor(builder.mul(column, _all(0x9E3779B9, count)), low)
     x = builder.mul(builder.xor(x, builder.lshr(x, _all(16, count))), _all(0x7FEB352D, count))
     x = builder.add(builder.xor(x, builder.lshr(x, _all(15, count))), high)

@@ -10,9 +10,6 @@ _HALF_MOST, _HALF_INFINITY, _HALF_NAN = (tl.constexpr(bits) for bits in (0x7BFF,
 _BRAIN_MOST, _BRAIN_INFINITY, _BRAIN_NAN = (tl.constexpr(bits) for bits in (0x7F7F, 0x7F80, 0x7FC0))
 _SMALLEST = tl.constexpr(0x38800000)  # 2^-14, float16's smallest normal number
 _BIAS = tl.constexpr((127 - 15) << 10)  # between the exponents of float32 and float16
-_GAMMA, _MIX1, _MIX2 = (
-    tl.constexpr(word) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)  # of `lanner.kernels.random.cpu.mix`
 _COLUMN, _LOW1, _LOW2 = (tl.constexpr(word) for word in (0x9E3779B9, 0x7FEB352D, 0x846CA68B))
 
 
@@ -37,29 +34,29 @@ def store_rows(
     rows: tl.tensor,
     held: tl.tensor,
     vectors: tl.tensor,
-    seed: tl.tensor,
+    chances: tl.tensor,
     dim: tl.constexpr,
     lanes: tl.constexpr,
 ) -> None:
-    """Write float32 [n, lanes] to the rows held; 16-bit ones are rounded at random, by the uint64 `seed`."""
+    """Write float32 [n, lanes] to the rows held.
+
+    16-bit ones are rounded at random by `chances`: of each row a random uint64, and its first column, int64.
+    """
     columns = tl.arange(0, lanes)
     kind: tl.constexpr = weights.dtype.element_ty
     if kind == tl.float16 or kind == tl.bfloat16:
-        vectors = _rounded(vectors, _random_bits(rows, columns, seed), kind)
+        vectors = _rounded(vectors, _random_bits(chances, columns), kind)
     mask = held[:, None] & (columns < dim)[None, :]
     tl.store(weights + rows[:, None] * dim + columns[None, :], vectors, mask=mask)
 
 
 @triton.jit
-def _random_bits(rows: tl.tensor, columns: tl.tensor, seed: tl.tensor) -> tl.tensor:
-    """32 random bits, uint32 [n, lanes], of these rows and columns; see `cpu` for the mixing functions."""
-    key = seed.to(tl.uint64) + (rows.to(tl.uint64) + 1) * _GAMMA
-    key = (key ^ (key >> 30)) * _MIX1
-    key = (key ^ (key >> 27)) * _MIX2
-    key ^= key >> 31
-    x = (columns.to(tl.uint32) * _COLUMN)[None, :] ^ key.to(tl.uint32)[:, None]
+def _random_bits(chances: tl.tensor, columns: tl.tensor) -> tl.tensor:
+    """32 random bits, uint32 [n, lanes], of these rows and columns; see `cpu` for the mixing function."""
+    keys, firsts = chances
+    x = (firsts[:, None] + columns[None, :]).to(tl.uint32) * _COLUMN ^ keys.to(tl.uint32)[:, None]
     x = (x ^ (x >> 16)) * _LOW1
-    x = ((x ^ (x >> 15)) + (key >> 32).to(tl.uint32)[:, None]) * _LOW2
+    x = ((x ^ (x >> 15)) + (keys >> 32).to(tl.uint32)[:, None]) * _LOW2
     return x ^ (x >> 16)
 
 

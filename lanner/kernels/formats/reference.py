@@ -28,8 +28,8 @@ def widened(weights: Tensor, scales: Tensor | None, rows: Tensor) -> Tensor:
     return chosen * scale + offset
 
 
-def rounded(vectors: Tensor, rows: Tensor, dtype: torch.dtype, seed: int) -> Tensor:
-    """float32 `vectors` [n, dim], which belong to these rows of a table, as `dtype`; to 16 bits by random bits.
+def rounded(vectors: Tensor, dtype: torch.dtype, words: np.ndarray, columns: np.ndarray | int = 0) -> Tensor:
+    """float32 `vectors` [n, dim] as `dtype`; to 16 bits by the random bits of `words` and `columns`.
 
     A number between two that the format knows becomes the upper one where its distance from the lower one and a
     random number, both as shares of the distance of the two, make at least 1.
@@ -43,7 +43,7 @@ def rounded(vectors: Tensor, rows: Tensor, dtype: torch.dtype, seed: int) -> Ten
     unit = np.ldexp(1.0, np.maximum(exponents, form.lowest) - form.fraction)
     steps = np.where(finite, sizes, 0.0) / unit
     depth = np.where(normal, *form.dither).astype(np.uint32)
-    bits = random_bits(rows.numpy(), vectors.shape[1], seed)
+    bits = random_bits(words, vectors.shape[1], columns)
     if form.dither[0] != form.dither[1]:
         bits = np.where(normal, bits, bits >> (np.uint32(32) - depth))
     chance = (bits & ((np.uint32(1) << depth) - np.uint32(1))).astype(np.float64)
@@ -53,14 +53,12 @@ def rounded(vectors: Tensor, rows: Tensor, dtype: torch.dtype, seed: int) -> Ten
     return torch.from_numpy(np.copysign(values, vectors.numpy())).to(dtype)
 
 
-def random_bits(rows: np.ndarray, dim: int, seed: int) -> np.ndarray:
-    """uint32 [n, dim]: the random bits of these rows; see `cpu` for the mixing functions."""
+def random_bits(words: np.ndarray, dim: int, columns: np.ndarray | int = 0) -> np.ndarray:
+    """uint32 [n, dim] from uint64 `words` [n] of rows, whose columns begin at `columns`; see `cpu` for the mix."""
     with np.errstate(over="ignore"):
-        key = np.uint64(seed) + (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        key = (key ^ (key >> np.uint64(31)))[:, None]
-        x = np.arange(dim, dtype=np.uint32) * np.uint32(0x9E3779B9) ^ key.astype(np.uint32)
+        key = words[:, None]
+        column = (np.reshape(columns, (-1, 1)) + np.arange(dim)).astype(np.uint32)
+        x = column * np.uint32(0x9E3779B9) ^ key.astype(np.uint32)
         x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
         x = (x ^ (x >> np.uint32(15))) + (key >> np.uint64(32)).astype(np.uint32)
         x = x * np.uint32(0x846CA68B)

@@ -17,9 +17,10 @@ from lanner.kernels.layout import FEATURE, FIRST_ROW, NONE, POOLING, ROWS
 from lanner.kernels.memory import scratch
 from lanner.kernels.update import cpu, reference
 from lanner.kernels.update.grouping import group
+from lanner.kernels.update.names import STREAM, UNNAMED, Names, lines_of
 from lanner.kernels.update.rules import STATES, Rule, Step, numbers_of
 
-__all__ = ["STATES", "Rule", "Step", "update"]
+__all__ = ["STATES", "UNNAMED", "Names", "Rule", "Step", "update"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +40,7 @@ def update(
     winners: Tensor | None,
     step: Step,
     seed: int = 0,
+    names: Names = UNNAMED,
     backend: Backend = "auto",
 ) -> None:
     """Take one optimizer step on every row that occurs in the bags, in place.
@@ -49,18 +51,20 @@ def update(
     rounding only when the batch is permuted. `states` are those of `step.rule` (see `STATES`). All arrays are
     contiguous.
 
-    `weights` are float32, float16 or bfloat16. The latter are stepped in float32 and rounded at random by bits that
-    depend on `seed` (0 to 2^64 - 1), row and column alone, so that steps far below their precision add up; give
-    every step another seed.
+    `weights` are float32, float16 or bfloat16. The latter are stepped in float32 and rounded at random, so that steps
+    far below their precision add up, by bits that depend on `seed` (0 to 2^64 - 1; give every step another one), on
+    what the row is called by `names`, and on the column alone.
     """
     backend = backends.chosen(backend, weights)
     if backend == "gpu":
         kernels = backends.gpu("update")
         with torch.cuda.device_of(weights):  # type: ignore[no-untyped-call]
-            kernels.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step, seed)
+            kernels.update(
+                weights, states, gradient, layout, values, offsets, factors, batch, winners, step, seed, names
+            )
         return
     if backend == "reference":
-        reference.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step, seed)
+        reference.update(weights, states, gradient, layout, values, offsets, factors, batch, winners, step, seed, names)
         return
     dim, counts = weights.shape[1], _counts(layout, offsets, batch)
     tasks, largest = _tasks(layout, counts)
@@ -71,7 +75,7 @@ def update(
     each = factors is not None or winners is not None or bool((layout[:, POOLING] == NONE).any())
     gradients = _array(gradient, _NO_FLOATS), _array(winners, _NO_INTS), batch, dim, each
     slots = largest if each else _most_bags(tasks) * batch
-    how = int(step.rule), np.array(numbers_of(step), np.float32), np.uint64(seed)
+    how, keys = (int(step.rule), np.array(numbers_of(step), np.float32)), _array(names.keys, _NO_LONGS)
 
     def work(begin: int, end: int) -> None:
         words, spare = scratch("words", largest, np.uint64), scratch("spare", largest, np.uint64)
@@ -79,7 +83,9 @@ def update(
         for task in tasks[begin:end]:
             ordered, count = group(task, *ids, *gradients, words, spare, packed)
             first_row, shift = layout[task[0], FIRST_ROW], 64 - int(task[4])
-            cpu.apply(*table, packed, first_row, ordered, count, shift, *how, row)
+            name = lines_of(names, first_row)
+            stream = np.uint64((seed + int(name[STREAM])) % (1 << 64))
+            cpu.apply(*table, packed, first_row, ordered, count, shift, *how, stream, name, keys, row)
 
     if counts.sum() < 2 * _GRAIN:
         work(0, len(tasks))

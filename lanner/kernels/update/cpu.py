@@ -7,8 +7,11 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from lanner.kernels.random.cpu import mix
 from lanner.kernels.simd import get, lanes_from, load, memory_of, prefetch_row, splat, store, total, width
 from lanner.kernels.update.cpu_rows import fetch, step_row
+from lanner.kernels.update.names import COLUMN, FIRST, PACE
+from lanner.kernels.update.names import FIRST_ROW as NAMED
 from lanner.kernels.update.rules import SCALE
 
 _AHEAD = 16  # ids between the row and gradient fetched and those used
@@ -28,13 +31,16 @@ def apply(
     shift: int,
     rule: int,
     numbers: Any,
-    seed: Any,
+    stream: Any,
+    name: Any,
+    keys: Any,
     row_gradient: Any,
 ) -> None:
     """Step every distinct row of the sorted words (see `grouping.group`); `first_row` is that of their table.
 
-    `numbers` are those of the step (see `rules.numbers_of`), float32. Unused states are empty. The uint64 `seed`
-    decides how 16-bit weights are rounded. `row_gradient` has room for `dim` floats.
+    `numbers` are those of the step (see `rules.numbers_of`), float32. Unused states are empty. 16-bit
+    weights are rounded by the uint64 `stream`, the table's `name` (a line of `Names.tables`) and the `keys` of rows,
+    if there are some. `row_gradient` has room for `dim` floats.
     """
     table, memory1, memory2, gradient = (
         memory_of(weights),
@@ -42,7 +48,7 @@ def apply(
         memory_of(state2),
         memory_of(row_gradient),
     )
-    how, low = memory_of(numbers), np.uint64(shift)
+    how, called, known, low = memory_of(numbers), memory_of(name), memory_of(keys), np.uint64(shift)
     mask, scale = (np.uint64(1) << low) - np.uint64(1), splat(get(how, SCALE), lanes)
     at = 0
     while at < count:
@@ -63,5 +69,7 @@ def apply(
             square += total(summed * summed)
             store(gradient, part, summed, piece)
         row_number = first_row + np.int64(row)
-        step_row(lanes, table, dim, memory1, memory2, row_number, gradient, square, rule, how, seed)
+        key = get(known, row_number) if keys.size else row_number - get(called, NAMED)
+        chance = mix(stream, np.uint64(key * get(called, PACE) + get(called, FIRST))), get(called, COLUMN)
+        step_row(lanes, table, dim, memory1, memory2, row_number, gradient, square, rule, how, chance)
         at = until

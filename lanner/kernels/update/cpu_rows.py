@@ -71,29 +71,32 @@ def step_row(
     square: Any,
     rule: int,
     numbers: Any,
-    seed: Any,
+    chance: Any,
 ) -> None:
-    """Step `row` with its gradient `g` [dim], which is changed; `square` is the sum of its squares."""
+    """Step `row` with its gradient `g` [dim], which is changed; `square` is the sum of its squares.
+
+    `chance` is what rounds 16-bit weights (see `formats.cpu.store_row`).
+    """
     if square > get(numbers, CLIP) * get(numbers, CLIP):
         square = _clip(lanes, dim, g, square, get(numbers, CLIP))
     if get(numbers, DECAY) != 0:
         square = _decay(lanes, weights, dim, row, g, get(numbers, DECAY))
     if rule == _SGD:
-        _descend(lanes, weights, dim, row, g, get(numbers, RATE), seed)
+        _descend(lanes, weights, dim, row, g, get(numbers, RATE), chance)
     elif rule == _ROWWISE:
         history = get(state1, row) + square / np.float32(dim)
         put(state1, row, history)
-        _descend(lanes, weights, dim, row, g, get(numbers, RATE) / (np.sqrt(history) + get(numbers, EPS)), seed)
+        _descend(lanes, weights, dim, row, g, get(numbers, RATE) / (np.sqrt(history) + get(numbers, EPS)), chance)
     elif rule == _ADAGRAD:
-        _adagrad(lanes, weights, dim, row, state1, g, numbers, seed)
+        _adagrad(lanes, weights, dim, row, state1, g, numbers, chance)
     elif rule == _ADAM:
-        _adam(lanes, weights, dim, row, state1, state2, g, numbers, seed)
+        _adam(lanes, weights, dim, row, state1, state2, g, numbers, chance)
     elif rule == _RMSPROP:
-        _rmsprop(lanes, weights, dim, row, state1, g, numbers, seed)
+        _rmsprop(lanes, weights, dim, row, state1, g, numbers, chance)
     elif rule == _FTRL:
-        _ftrl(lanes, weights, dim, row, state1, state2, g, numbers, seed)
+        _ftrl(lanes, weights, dim, row, state1, state2, g, numbers, chance)
     else:
-        _momentum(lanes, weights, dim, row, state1, g, numbers, rule == _NESTEROV, seed)
+        _momentum(lanes, weights, dim, row, state1, g, numbers, rule == _NESTEROV, chance)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -126,27 +129,27 @@ def _all(numbers: Any, place: int, lanes: Any) -> Any:
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
-def _descend(lanes: Any, weights: Any, dim: int, row: int, g: Any, rate: Any, seed: Any) -> None:
+def _descend(lanes: Any, weights: Any, dim: int, row: int, g: Any, rate: Any, chance: Any) -> None:
     for part in range(0, dim, width(lanes)):
         piece = lanes_from(lanes, part, dim)
         weight = load_row(weights, weights, row, dim, part, piece)
-        store_row(weights, row, dim, part, weight - load(g, part, piece) * splat(rate, lanes), piece, seed)
+        store_row(weights, row, dim, part, weight - load(g, part, piece) * splat(rate, lanes), piece, chance)
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
-def _adagrad(lanes: Any, weights: Any, dim: int, row: int, sums: Any, g: Any, numbers: Any, seed: Any) -> None:
+def _adagrad(lanes: Any, weights: Any, dim: int, row: int, sums: Any, g: Any, numbers: Any, chance: Any) -> None:
     rate, eps = _all(numbers, RATE, lanes), _all(numbers, EPS, lanes)
     for part in range(0, dim, width(lanes)):
         piece, at = lanes_from(lanes, part, dim), row * dim + part
         slope, weight = load(g, part, piece), load_row(weights, weights, row, dim, part, piece)
         squares = fma(slope, slope, load(sums, at, piece))
         store(sums, at, squares, piece)
-        store_row(weights, row, dim, part, weight - slope * rate / (sqrt(squares) + eps), piece, seed)
+        store_row(weights, row, dim, part, weight - slope * rate / (sqrt(squares) + eps), piece, chance)
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
 def _adam(
-    lanes: Any, weights: Any, dim: int, row: int, firsts: Any, seconds: Any, g: Any, numbers: Any, seed: Any
+    lanes: Any, weights: Any, dim: int, row: int, firsts: Any, seconds: Any, g: Any, numbers: Any, chance: Any
 ) -> None:
     rate, eps, correction = (
         _all(numbers, RATE, lanes),
@@ -168,11 +171,11 @@ def _adam(
         store(firsts, at, first, piece)
         store(seconds, at, second, piece)
         delta = first * rate / fma(sqrt(second), correction, eps)
-        store_row(weights, row, dim, part, weight * keep - delta, piece, seed)
+        store_row(weights, row, dim, part, weight * keep - delta, piece, chance)
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
-def _rmsprop(lanes: Any, weights: Any, dim: int, row: int, means: Any, g: Any, numbers: Any, seed: Any) -> None:
+def _rmsprop(lanes: Any, weights: Any, dim: int, row: int, means: Any, g: Any, numbers: Any, chance: Any) -> None:
     rate, eps = _all(numbers, RATE, lanes), _all(numbers, EPS, lanes)
     beta, gain = _all(numbers, BETA2, lanes), _all(numbers, GAIN2, lanes)
     for part in range(0, dim, width(lanes)):
@@ -180,7 +183,7 @@ def _rmsprop(lanes: Any, weights: Any, dim: int, row: int, means: Any, g: Any, n
         slope, weight = load(g, part, piece), load_row(weights, weights, row, dim, part, piece)
         mean = fma(slope * slope, gain, load(means, at, piece) * beta)
         store(means, at, mean, piece)
-        store_row(weights, row, dim, part, weight - slope * rate / (sqrt(mean) + eps), piece, seed)
+        store_row(weights, row, dim, part, weight - slope * rate / (sqrt(mean) + eps), piece, chance)
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
@@ -193,7 +196,7 @@ def _momentum(
     g: Any,
     numbers: Any,
     ahead: bool,
-    seed: Any,
+    chance: Any,
 ) -> None:
     rate, momentum = _all(numbers, RATE, lanes), _all(numbers, BETA1, lanes)
     for part in range(0, dim, width(lanes)):
@@ -202,12 +205,12 @@ def _momentum(
         velocity = fma(load(velocities, at, piece), momentum, slope)
         store(velocities, at, velocity, piece)
         direction = fma(velocity, momentum, slope) if ahead else velocity
-        store_row(weights, row, dim, part, weight - direction * rate, piece, seed)
+        store_row(weights, row, dim, part, weight - direction * rate, piece, chance)
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
 def _ftrl(
-    lanes: Any, weights: Any, dim: int, row: int, squares: Any, linears: Any, g: Any, numbers: Any, seed: Any
+    lanes: Any, weights: Any, dim: int, row: int, squares: Any, linears: Any, g: Any, numbers: Any, chance: Any
 ) -> None:
     rate, more = _all(numbers, RATE, lanes), splat(get(numbers, EPS) + get(numbers, L2), lanes)
     l1, less, least = _all(numbers, L1, lanes), splat(-get(numbers, L1), lanes), splat(_LEAST, lanes)
@@ -221,4 +224,4 @@ def _ftrl(
         store(linears, at, linear, piece)
         cut = where_greater(linear, l1, l1, where_greater(less, linear, less, linear))
         new = (cut - linear) / (sqrt(after) + more)
-        store_row(weights, row, dim, part, where_greater(least, after, weight, new), piece, seed)
+        store_row(weights, row, dim, part, where_greater(least, after, weight, new), piece, chance)

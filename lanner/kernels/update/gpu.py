@@ -18,8 +18,10 @@ from torch import Tensor
 
 from lanner.kernels.gpu import OPTIONS, lanes_for, most_ids
 from lanner.kernels.layout import OUT
+from lanner.kernels.update.gpu_names import names_on
 from lanner.kernels.update.gpu_rows import step_rows
 from lanner.kernels.update.gpu_slots import slots_of
+from lanner.kernels.update.names import Names
 from lanner.kernels.update.rules import Step, numbers_of
 
 _TILE = 1024  # elements of a tile
@@ -37,6 +39,7 @@ def update(
     winners: Tensor | None,
     step: Step,
     seed: int,
+    names: Names,
 ) -> None:
     """See `lanner.kernels.update.update`."""
     count, (total, dim) = most_ids(layout, values, offsets, batch), weights.shape
@@ -47,7 +50,17 @@ def update(
     size = max(_TILE // lanes, 1)
     tiles = triton.cdiv(count, size)
     parts = torch.empty(2 * tiles * dim, dtype=torch.float32, device=weights.device)
-    table = weights, states, tuple(map(float, numbers_of(step))), seed, int(step.rule), dim, lanes, size
+    table = (
+        weights,
+        states,
+        tuple(map(float, numbers_of(step))),
+        names_on(names, weights),
+        seed,
+        int(step.rule),
+        dim,
+        lanes,
+        size,
+    )
     options = {**OPTIONS, "num_warps": 4 if lanes <= _TILE else 16}
     aligned = not (dim % 4 or (layout[:, OUT:] % 4).any())
     _step_tiles[(tiles,)](slots, gradient, winners, parts, count, total, *table, aligned, **options)
@@ -66,6 +79,7 @@ def _step_tiles(
     weights: tl.tensor,
     states: tl.tensor,
     numbers: tl.tensor,
+    names: tl.tensor,
     seed: tl.uint64,
     rule: tl.constexpr,
     dim: tl.constexpr,
@@ -92,7 +106,7 @@ def _step_tiles(
     sums, _ = tl.associative_scan((grads, starts), 0, _run_sum)
     ends = held & ((rows != after) | (each == size - 1))
     whole = ends & (came == 0) & (goes == 0)
-    step_rows(rows, whole, sums, weights, states, numbers, seed, rule, dim, lanes)
+    step_rows(rows, whole, sums, weights, states, numbers, names, seed, rule, dim, lanes)
     part = 2 * tile + tl.where(came, 0, 1)
     mask = (ends & (came | goes))[:, None] & (columns < dim)[None, :]
     tl.store(parts + part[:, None] * dim + columns[None, :], sums, mask=mask)
@@ -140,6 +154,7 @@ def _step_long_runs(
     weights: tl.tensor,
     states: tl.tensor,
     numbers: tl.tensor,
+    names: tl.tensor,
     seed: tl.uint64,
     rule: tl.constexpr,
     dim: tl.constexpr,
@@ -162,4 +177,4 @@ def _step_long_runs(
             summed += tl.sum(tl.load(parts + 2 * tiles[:, None] * dim + columns[None, :], mask=mask, other=0.0), 0)
             tiles += size
         rows, held = tl.full([1], 0, tl.int64) + row, tl.full([1], 1, tl.int1)
-        step_rows(rows, held, summed[None, :], weights, states, numbers, seed, rule, dim, lanes)
+        step_rows(rows, held, summed[None, :], weights, states, numbers, names, seed, rule, dim, lanes)

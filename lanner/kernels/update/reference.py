@@ -11,6 +11,7 @@ from torch import Tensor
 from lanner.kernels.formats.reference import rounded
 from lanner.kernels.layout import MAX, MEAN, NONE
 from lanner.kernels.lookup.reference import Occurrences, occurrences
+from lanner.kernels.update.names import Names, words
 from lanner.kernels.update.rules import Rule, Step
 
 
@@ -26,6 +27,7 @@ def update(
     winners: Tensor | None,
     step: Step,
     seed: int,
+    names: Names,
 ) -> None:
     """See `lanner.kernels.update.update`."""
     dim = weights.shape[1]
@@ -40,7 +42,7 @@ def update(
     summed = torch.zeros(distinct.numel(), dim).index_add_(0, inverse, torch.cat(gradients))
     row, before = weights[distinct].float(), tuple(state[distinct] for state in states)
     after, *new_states = _apply(step, row, _prepared(step, row, summed), before)
-    weights[distinct] = rounded(after, distinct, weights.dtype, seed)
+    weights[distinct] = rounded(after, weights.dtype, *words(names, distinct.numpy(), seed))
     for state, new in zip(states, new_states, strict=True):
         state[distinct] = new
 
