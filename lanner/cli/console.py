@@ -14,6 +14,13 @@ from rich.table import Table
 from lanner.errors import ConfigError
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to standard output.")]
+Memory = Annotated[
+    str | None, typer.Option(help="Most that static tables may take, such as 8GiB; others live on disk.")
+]
+BackingDirectory = Annotated[
+    str | None,
+    typer.Option("--backing", help="Where tables that exceed --memory live; default: a temporary directory."),
+]
 
 people = Console(stderr=True, highlight=False)
 

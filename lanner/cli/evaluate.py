@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lanner.cli.console import Json, people, print_json, print_table, print_unknown_keys
+from lanner.cli.console import BackingDirectory, Json, Memory, people, print_json, print_table, print_unknown_keys
 
 
 def evaluate(
@@ -15,6 +15,8 @@ def evaluate(
     predictions: Annotated[str | None, typer.Option(help="Write every prediction to this Parquet file.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows at a time; changes no result.")] = 4096,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda or cuda:N.")] = "cpu",
+    memory: Memory = None,
+    backing: BackingDirectory = None,
     json: Json = False,
 ) -> None:
     """Evaluate a trained model on every row of a split: AUC, log-loss, normalised entropy, calibration.
@@ -25,7 +27,8 @@ def evaluate(
     from lanner.train.joining import is_first
     from lanner.train.verdict import EXPLANATIONS
 
-    result = evaluate_checkpoint(run, split, batch_size, predictions, device=device)
+    embedding = {"memory": memory, "backing": backing}
+    result = evaluate_checkpoint(run, split, batch_size, predictions, device=device, embedding=embedding)
     if not is_first():
         return
     if json:

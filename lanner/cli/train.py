@@ -53,15 +53,16 @@ def _report(result: dict[str, Any]) -> None:
         for reason in dict.fromkeys(value for key, value in row.items() if key.endswith(("_reason", "_note"))):
             people.print(f"{name}: {reason}", markup=False)
         print_unknown_keys(f"{name}: ", row)
-    _report_tables(result.get("dynamic_tables", {}))
+    _report_tables("dynamic tables", result.get("dynamic_tables", {}))
+    _report_tables("tables on disk", result.get("tables_on_disk", {}))
     if result["samples_per_second"]:
         people.print(f"{result['samples_per_second']:,.0f} samples/s")
     if not result["healthy"]:
         people.print(f"warning: {EXPLANATIONS[result['verdict']]}", style="bold yellow", markup=False)
 
 
-def _report_tables(tables: dict[str, dict[str, int]]) -> None:
-    """Dynamic tables, without the columns that are 0 for all of them."""
+def _report_tables(title: str, tables: dict[str, dict[str, int]]) -> None:
+    """Numbers of tables, without the columns that are 0 for all of them."""
     if tables:
         names = [name for name in next(iter(tables.values())) if any(numbers[name] for numbers in tables.values())]
-        print_table("dynamic tables", ["table", *names], [[t, *(row[n] for n in names)] for t, row in tables.items()])
+        print_table(title, ["table", *names], [[t, *(row[n] for n in names)] for t, row in tables.items()])

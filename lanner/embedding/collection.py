@@ -118,7 +118,7 @@ class EmbeddingCollection(nn.Module):
         self._sharded = ShardedTables(crossing, self.stores, self.features, self.backend) if crossing else None
         self._homes = {name: store for store in self.stores for name in store.spans}
         self._local = LocalTables(self._homes, self.features, self._configs, self.arrangement)
-        self.ahead = max(self._sharded is not None, backing.ahead if backing and self._on_disk() else 0)
+        self.ahead = max(self._sharded is not None, backing.ahead if backing and self.tables_on_disk else 0)
         self._max = any(feature.pooling == "max" for feature in self.features)
         self._pending: list[Pending] = []
 
@@ -138,7 +138,7 @@ class EmbeddingCollection(nn.Module):
         """
         settings = EmbeddingSettings.of(settings)
         of_schema, features = tables.from_schema(schema, dim, initializer)
-        options.setdefault("plan", settings.load_plan())
+        options = {"plan": settings.load_plan(), "backing": settings.load_backing(), **options}
         return cls(settings.applied(of_schema), features, optimizer=optimizer, **options)
 
     @property
@@ -298,10 +298,12 @@ class EmbeddingCollection(nn.Module):
 
     def disk_bytes(self) -> int:
         """Bytes of disk that the tables take which live there."""
-        return sum(store.disk_bytes() for store in self._on_disk())
+        return sum(table.disk_bytes() for table in self.tables_on_disk.values())
 
-    def _on_disk(self) -> list[BackedTable]:
-        return [store for store in self.stores if isinstance(store, BackedTable)]
+    @property
+    def tables_on_disk(self) -> dict[str, BackedTable]:
+        """The tables that live on disk (with several processes: what is held of them here) by name."""
+        return {store.name: store for store in self.stores if isinstance(store, BackedTable)}
 
     def embedding_dump(self, path: str | os.PathLike[str], table_names: Sequence[str] | None = None) -> None:
         """Write tables to `path` (any URI); see `lanner.embedding.persistence.dump`."""
@@ -374,7 +376,7 @@ class EmbeddingCollection(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> EmbeddingCollection:
         """What `to`, `cuda` and `cpu` call: tables go where parameters go."""
         device = device_of(fn(self.anchor.detach()).device)
-        require_held(device, self.tables, bool(self._on_disk()), self._sharded is not None)
+        require_held(device, self.tables, bool(self.tables_on_disk), self._sharded is not None)
         for store in self.stores:
             if isinstance(store, JointTable) and store.weights.device != device:
                 store.move(device)

@@ -7,13 +7,15 @@ from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
 from lanner.embedding import initializers, optimizers
+from lanner.embedding.backed.config import Backing
 from lanner.embedding.dynamic.config import DynamicConfig
 from lanner.embedding.sharding.placement import Plan
 from lanner.embedding.tables import TableConfig
 from lanner.errors import ConfigError
+from lanner.quantities import parse_amount
 from lanner.validation import validated
 
 OTHERS = "*"
@@ -68,12 +70,28 @@ class TableSettings(BaseModel):
 class EmbeddingSettings(BaseModel):
     """`tables` by name ("*" says for all what they do not say themselves), and what matters to one run alone.
 
-    `plan` places the tables on processes: the file of a plan, or what stands in one.
+    `plan` places the tables on processes: the file of a plan, or what stands in one. `memory` bytes, or a text such as
+    "8 GiB", are all that static tables may take in a process; those that do not fit live in the directory `backing`
+    (default: the system's temporary one), and rows are fetched `ahead` batches ahead. See `Backing`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     tables: dict[str, TableSettings] = {}
     plan: Annotated[Any, PlainValidator(_plan)] = None
+    memory: int | str | None = None
+    backing: str | None = None
+    ahead: int = Field(default=2, ge=0)
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> EmbeddingSettings:
+        if self.memory is None and self.backing is not None:
+            raise ValueError("`backing` is for tables that exceed `memory`, which is not given")
+        if self.memory is not None:
+            try:
+                parse_amount(self.memory, "memory")
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
+        return self
 
     @classmethod
     def of(cls, given: EmbeddingSettings | Mapping[str, Any] | None) -> EmbeddingSettings:
@@ -86,6 +104,10 @@ class EmbeddingSettings(BaseModel):
     def lasting(self) -> dict[str, Any]:
         """What decides how rows are made and trained, JSON-able; a checkpoint keeps it, unlike a run's own choices."""
         return self.model_dump(mode="json", include={"tables"}, exclude_none=True)
+
+    def load_backing(self) -> Backing | None:
+        """Where tables live that exceed `memory`. Raises ConfigError where the directory is not there."""
+        return None if self.memory is None else Backing(self.memory, self.backing, self.ahead)
 
     def load_plan(self) -> Plan | None:
         """The plan, read where it is a file. Raises ConfigError where it cannot be used."""

@@ -88,18 +88,22 @@ def open_checkpoint(path: str | os.PathLike[str]) -> tuple[Manifest, Schema]:
     return manifest, schema
 
 
-def load_model(path: str | os.PathLike[str]) -> RankingModel:
-    """The model of a checkpoint or run directory with its weights, in evaluation mode, without optimizer state."""
+def load_model(path: str | os.PathLike[str], embedding: Mapping[str, Any] | None = None) -> RankingModel:
+    """The model of a checkpoint or run directory with its weights, in evaluation mode, without optimizer state.
+
+    `embedding` holds what this process alone wants of a recipe's section `embedding`, such as `memory` and `backing`.
+    """
     path = resolve(path)
     _, schema = open_checkpoint(path)
-    return restore(path, schema)
+    return restore(path, schema, embedding)
 
 
-def restore(path: str | os.PathLike[str], schema: Schema) -> RankingModel:
+def restore(path: str | os.PathLike[str], schema: Schema, embedding: Mapping[str, Any] | None = None) -> RankingModel:
     """`load_model` of a checkpoint that `open_checkpoint` has checked and given the schema of."""
     recipe = read_recipe(path)
     hyperparameters = dict(recipe["model"])
-    model = build(hyperparameters.pop("name"), schema, recipe.get("embedding"), **hyperparameters)
+    settings = {**(embedding or {}), **(recipe.get("embedding") or {})}
+    model = build(hyperparameters.pop("name"), schema, settings, **hyperparameters)
     load_weights(path, model)
     return model.eval()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,21 +24,22 @@ def evaluate_checkpoint(
     predictions: str | None = None,
     quiet: bool = False,
     device: str = "cpu",
+    embedding: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Metrics, verdict and "healthy" of a checkpoint (or a run's best one) over all rows of a split.
 
-    The model runs on `device`, "cpu", "cuda" or "cuda:N". A split without labels can be scored: the metrics then are
-    None with the reason "no labels". `predictions` names a Parquet file to write: for each row in order its "row"
-    number, the labels, and one "prediction" (several labels: "prediction_<label>"). Raises SchemaError naming the
-    field in which the schemas of the checkpoint and of the dataset differ. The processes that `torchrun` started share
-    the rows.
+    The model runs on `device`, "cpu", "cuda" or "cuda:N"; `embedding` is as for `checkpoint.load_model`. A split
+    without labels can be scored: the metrics then are None with the reason "no labels". `predictions` names a Parquet
+    file to write: for each row in order its "row" number, the labels, and one "prediction" (several labels:
+    "prediction_<label>"). Raises SchemaError naming the field in which the schemas of the checkpoint and of the
+    dataset differ. The processes that `torchrun` started share the rows.
     """
     with joined() as processes:
         place, split = device_of(device), Split.open(split_path)
         path = checkpoint.resolve(path)
         _, schema = checkpoint.open_checkpoint(path)
         require_scorable(schema, split, path)
-        model = checkpoint.restore(path, schema).to(place)
+        model = checkpoint.restore(path, schema, embedding).to(place)
         result, verdict, collected = assess(model, split, batch_size, quiet)
         if predictions is not None:
             name, columns = predictions, collected.arrays()[:2]

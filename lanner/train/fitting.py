@@ -6,10 +6,8 @@ import math
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +16,14 @@ import torch
 from lanner.data import Batch, Loader, Split
 from lanner.progress import Bar, progress
 from lanner.train import metrics
-from lanner.train.dynamic import summary
+from lanner.train.ahead import prepared
 from lanner.train.memory import keep_freed_memory
 from lanner.train.processes import Array
 from lanner.train.records import Records
 from lanner.train.run_directory import RunDirectory
 from lanner.train.state import seed_random, set_random_state
 from lanner.train.stop import StopRequest, stop_on_signal
+from lanner.train.tables import Numbers, summary
 from lanner.train.verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -116,8 +115,9 @@ class Fitting:
             self.recent = self._collector()
         self.trainer.model.train()
         self._clock = time.perf_counter()
-        with closing(self.loader.epoch(place.epoch, place.batch)) as batches:
-            for batch in self._prepared(batches):
+        coming = self.loader.epoch(place.epoch, place.batch)
+        with closing(prepared(coming, self.trainer.model.embedding, self._trips)) as batches:
+            for batch in batches:
                 self._train_on(batch, bar)
                 if self.diverged:
                     return
@@ -128,18 +128,6 @@ class Fitting:
                 self._clock = time.perf_counter()
                 if self._must_stop(stop) or place.batch == 0 or self.trainer.finished:
                     return
-
-    def _prepared(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The batches, with their ids sent ahead while earlier ones train, as far as that is of use."""
-        embedding, coming = self.trainer.model.embedding, deque[Batch]()
-        for batch in batches:
-            prepared = embedding.prepare(batch.bags)
-            if prepared.trip:
-                self._trips.append(prepared.trip)
-            coming.append(replace(batch, bags=prepared))
-            if len(coming) > embedding.ahead:
-                yield coming.popleft()
-        yield from coming
 
     def _train_on(self, batch: Batch, bar: Bar) -> None:
         place = self.trainer.progress
@@ -174,7 +162,7 @@ class Fitting:
 
     def _note_tables(self) -> None:
         if found := summary(self.trainer.model.embedding):
-            self.records.add("tables", self.trainer.progress.step, {"tables": found})
+            self.records.add("tables", self.trainer.progress.step, found)
 
     def _evaluate(self) -> bool:
         """Evaluate on the validation rows; True when this is the best step so far."""
@@ -219,8 +207,8 @@ class Fitting:
         """Training samples a second in steps after the first, evaluations and checkpoints left out."""
         return self.timed_rows / self.seconds if self.seconds else None
 
-    def _result(self, tables: dict[str, dict[str, int]], recent: tuple[Array | None, ...]) -> dict[str, Any]:
-        """The outcome, from the dynamic tables and the recent logits, labels and weights of all processes."""
+    def _result(self, tables: dict[str, Numbers], recent: tuple[Array | None, ...]) -> dict[str, Any]:
+        """The outcome, from the summary of tables and the recent logits, labels and weights of all processes."""
         place, (logits, labels, weight) = self.trainer.progress, recent
         assert logits is not None and labels is not None
         predictions = torch.sigmoid(torch.from_numpy(logits)).numpy()
@@ -234,7 +222,7 @@ class Fitting:
             "train": {**train, "steps": place.step, "epochs": place.epoch, "best_step": place.best_step},
             "valid": self.valid_metrics,
             "samples_per_second": self.speed,
-            **({"dynamic_tables": tables} if tables else {}),
+            **tables,
             "verdict": verdict,
             "healthy": verdict == "ok",
         }

@@ -13,9 +13,10 @@ from lanner.models import RankingModel
 from lanner.progress import progress
 from lanner.schema import Schema
 from lanner.train import metrics
-from lanner.train.dynamic import summary
+from lanner.train.ahead import prepared
 from lanner.train.metrics import Collector
 from lanner.train.processes import Processes
+from lanner.train.tables import dynamic
 from lanner.train.verdict import Verdict, judge
 
 _METRICS = ("auc", "log_loss", "normalized_entropy", "calibration")
@@ -44,7 +45,7 @@ def predict(model: RankingModel, split: Split, batch_size: int, quiet: bool = Fa
     try:
         with (
             torch.inference_mode(),
-            closing(loader.epoch(0)) as batches,
+            closing(prepared(loader.epoch(0), model.embedding)) as batches,
             progress(f"evaluating {split.rows:,} rows", len(loader), quiet) as bar,
         ):
             for batch in batches:
@@ -77,10 +78,10 @@ def assess(model: RankingModel, split: Split, batch_size: int, quiet: bool = Fal
     how often each met a key that it has no row for. With several processes all get the same metrics and verdict.
     """
     require_scorable(model.schema, split)
-    before = summary(model.embedding)
+    before = dynamic(model.embedding)
     collected = predict(model, split, batch_size, quiet)
     found, verdict = Processes(model.embedding.wire).told(lambda: _measure(model.schema, collected))
-    if after := summary(model.embedding):
+    if after := dynamic(model.embedding):
         found["unknown_keys"] = {name: after[name]["unknown"] - before[name]["unknown"] for name in after}
     return Assessment(found, verdict, collected)
 

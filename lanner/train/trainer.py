@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -109,19 +110,26 @@ class Trainer:
         self.step = TrainingStep(model, self.optimizer, self.precision, self.processes, self.settings.embedding_l2)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], quiet: bool = False, device: str = "cpu") -> Trainer:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        quiet: bool = False,
+        device: str = "cpu",
+        embedding: Mapping[str, Any] | None = None,
+    ) -> Trainer:
         """A trainer with model, weights and settings of a checkpoint, or of a run directory's best (else last) one.
 
         Ready for `predict`, `evaluate` and `lanner.export`; `fit` trains on from these weights with fresh optimizer
         state, while `resume` goes on exactly where training stopped. Writes nothing (`out` is None). Checkpoints do
-        not depend on the device they come from. Raises DataError when there is no finished checkpoint.
+        not depend on the device they come from, nor on where tables live: `embedding` says that, as for
+        `lanner.train.checkpoint.load_model`. Raises DataError when there is no finished checkpoint.
 
         Example: ``ln.Trainer.load("runs/first").predict(ln.Dataset.open("new/").test)``
         """
         path = checkpoint.resolve(path)
         stored = checkpoint.read_recipe(path)
         settings = {name: value for name, value in stored.items() if name in Settings.model_fields}
-        trainer = cls(checkpoint.load_model(path), **settings, quiet=quiet, device=device)
+        trainer = cls(checkpoint.load_model(path, embedding), **settings, quiet=quiet, device=device)
         trainer._dataset = path  # a checkpoint holds its dataset's vocabularies
         return trainer
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from lanner.embedding import tables
+from lanner.embedding import Backing, tables
 from lanner.embedding.device import HOST, device_of, require_held
 from lanner.embedding.planner import Dense, Workload, hotness_of, memory, require_fits
 from lanner.embedding.planner.free_memory import free_bytes, resident_bytes
@@ -34,7 +34,7 @@ def workload(
     model = _outline(recipe, schema)
     sizes = {table.name: table.rows for table in tables.from_schema(schema, 1)[0]}
     collection = model.embedding
-    return Workload.of(
+    needs = Workload.of(
         [replace(table, rows=sizes[table.name]) for table in collection.tables],
         collection.features,
         recipe.embedding_optimizer,
@@ -43,6 +43,8 @@ def workload(
         hotness_of(schema, hotness),
         rows,
     )
+    budget = recipe.embedding.memory
+    return replace(needs, backing=None if budget is None else Backing(budget))  # the directory may be elsewhere
 
 
 def require_memory(recipe: Recipe, schema: Schema, processes: Processes) -> None:
@@ -55,7 +57,9 @@ def require_memory(recipe: Recipe, schema: Schema, processes: Processes) -> None
     ragged = {f.name: 1.0 for f in schema.sparse if f.hotness is None and f.max_hotness is None}
     needs = workload(recipe, schema, ragged, dynamic)
     device = device_of(recipe.device)
-    require_held(device, needs.tables, on_disk=False, several=processes.world_size > 1)
+    static = [table for table in needs.tables if table.rows != "dynamic"]
+    on_disk = needs.backing is not None and bool(needs.backing.chosen(static))
+    require_held(device, needs.tables, on_disk, several=processes.world_size > 1)
     plan = recipe.embedding.load_plan() or Plan.default(needs.tables, processes.world_size)
     if plan.world_size != processes.world_size:
         raise ConfigError(f"plan: it is for {plan.world_size} processes, but {processes.world_size} are running")
@@ -83,4 +87,4 @@ def _outline(recipe: Recipe, schema: Schema) -> RankingModel:
     small = [table if table.rows == "dynamic" else table.model_copy(update={"rows": 1}) for table in schema.tables]
     schema = schema.model_copy(update={"tables": tuple(small)})
     with torch.device("meta"):
-        return build(recipe.model.name, schema, recipe.embedding, **recipe.model.hyperparameters)
+        return build(recipe.model.name, schema, recipe.embedding.lasting(), **recipe.model.hyperparameters)

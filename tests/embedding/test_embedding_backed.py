@@ -150,9 +150,9 @@ def test_evaluation_leaves_the_hot_rows_in_memory() -> None:
     for begin in range(0, 10_000, 500):
         model(Bags(("f",), torch.arange(begin, begin + 500)))
     model.train()
-    before = store.missed
+    before = store.traffic.misses
     model(hot)
-    assert store.missed == before > 0
+    assert store.traffic.misses == before > 0
 
 
 def test_a_batch_that_does_not_fit_is_refused_with_figures() -> None:

@@ -30,6 +30,7 @@ class RowFile:
     def __init__(self, table: str, rows: int, record: np.dtype[np.void], directory: str, fresh: Fresh) -> None:
         """Raises ConfigError where the disk has no room for all rows, or there can be no such file."""
         self.record, self._fresh, self._rows = record, fresh, rows
+        self.rows_read = self.rows_written = 0
         self._where = f"table {table!r}: its file of rows in {directory}"
         size, free = rows * record.itemsize, shutil.disk_usage(directory).free
         if size > free:
@@ -49,6 +50,7 @@ class RowFile:
     def read(self, rows: np.ndarray) -> np.ndarray:
         """The records [n] of distinct rising rows, int64 [n]. Raises LannerError where the disk fails."""
         found, old = np.empty(len(rows), self.record), self.written(rows)
+        self.rows_read += int(np.count_nonzero(old))
         if old.all():
             self._transfer(records.read, rows, found)
             return found
@@ -65,6 +67,7 @@ class RowFile:
         """Write the records of distinct rising rows. Raises LannerError where the disk fails; what was there may be
         lost then."""
         self._transfer(records.write, rows, content)
+        self.rows_written += len(rows)
         np.bitwise_or.at(self._written, rows >> 3, np.left_shift(1, rows & 7).astype(np.uint8))
 
     def _transfer(self, move: Move, rows: np.ndarray, part: np.ndarray) -> None:

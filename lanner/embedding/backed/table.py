@@ -17,6 +17,7 @@ from lanner.embedding.backed.cache import RowCache, room_for
 from lanner.embedding.backed.config import Backing
 from lanner.embedding.backed.holds import Hold, Holds
 from lanner.embedding.backed.rowfile import RowFile
+from lanner.embedding.backed.traffic import Traffic
 from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.rounding import names_of
 from lanner.embedding.steps import step_of
@@ -127,14 +128,10 @@ class BackedTable:
         return self._cache.file.disk_bytes()
 
     @property
-    def asked(self) -> int:
-        """How many ids were looked up so far."""
-        return self._cache.asked
-
-    @property
-    def missed(self) -> int:
-        """For how many of them the row was not in memory when it was asked for, ahead of time or not."""
-        return self._cache.missed
+    def traffic(self) -> Traffic:
+        """What went between disk and memory so far."""
+        cache, file = self._cache, self._cache.file
+        return Traffic(cache.asked, cache.missed, file.rows_read, file.rows_written)
 
     def blocks(self, table: str, since: int | None = None) -> Iterator[Rows]:
         """All rows in order, or those that changed after step `since`, a part of the memory budget at a time.

@@ -5,9 +5,12 @@ The model of buffers and of the process is held to measured resident memory by `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
+from lanner.embedding.backed.config import Backing
 from lanner.embedding.dynamic import footprint
 from lanner.embedding.planner.workload import Load, Workload, state_bytes
 from lanner.embedding.sharding.placement import Placement, Plan
@@ -39,7 +42,36 @@ def needed(workload: Workload, plan: Plan) -> Bytes:
     total = base(workload, plan.world_size)
     for load in workload.loads:
         total[:4] += of_table(load, plan.tables[load.name], workload.batch_size, plan.world_size)
+    if workload.backing is not None:
+        total[:2] -= _on_disk(workload, plan, workload.backing)
     return total
+
+
+def _on_disk(workload: Workload, plan: Plan, backing: Backing) -> Bytes:
+    """Weights and state that are not in memory, by rank [2, ranks]; rows in memory count as weights altogether."""
+    found = np.zeros((2, plan.world_size))
+    for rank in range(plan.world_size):
+        own = {
+            load.name: (load, shard)
+            for load in workload.loads
+            for at, shard in _shards(load, plan.tables[load.name], plan.world_size)
+            if at == rank
+        }
+        static = [shard.config for load, shard in own.values() if not is_dynamic(load.table)]
+        for name, share in backing.shares(static, backing.chosen(static)).items():
+            weights, state, _ = held(*own[name])
+            found[:, rank] += weights - min(share, weights + state), state
+    return found
+
+
+def _shards(load: Load, placement: Placement, ranks: int) -> Iterator[tuple[int, Shard]]:
+    """The ranks that hold a part of a table, and which."""
+    groups = placement.groups
+    if not groups:
+        yield from ((rank, Shard(load.table)) for rank in range(ranks))
+    for block, group in enumerate(groups):
+        for share, rank in enumerate(group):
+            yield rank, Shard(load.table, block, len(groups), share, len(group))
 
 
 def base(workload: Workload, ranks: int) -> Bytes:
@@ -50,12 +82,9 @@ def base(workload: Workload, ranks: int) -> Bytes:
 
 def of_table(load: Load, placement: Placement, batch_size: int, ranks: int) -> Bytes:
     """Weights, state, index and exchange buffers of one table by rank [4, ranks]."""
-    found, groups = np.zeros((4, ranks)), placement.groups
-    if not groups:
-        found[:3] = np.array(held(load, Shard(load.table)))[:, None]
-    for block, group in enumerate(groups):
-        for share, rank in enumerate(group):
-            found[:3, rank] = held(load, Shard(load.table, block, len(groups), share, len(group)))
+    found = np.zeros((4, ranks))
+    for rank, shard in _shards(load, placement, ranks):
+        found[:3, rank] = held(load, shard)
     if ranks > 1:
         found[3] = _exchange_buffers(load, placement, batch_size, ranks)
     return found

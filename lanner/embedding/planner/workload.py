@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
+from lanner.embedding.backed.config import Backing
 from lanner.embedding.dynamic import footprint
 from lanner.embedding.dynamic.config import DynamicConfig
 from lanner.embedding.optimizers import Optimizer
@@ -73,11 +74,12 @@ class Dense:
 
 @dataclass(frozen=True)
 class Workload:
-    """The tables' loads, the samples of a step over all processes, and the dense side."""
+    """The tables' loads, the samples of a step over all processes, the dense side, and what has tables on disk."""
 
     loads: tuple[Load, ...]
     batch_size: int
     dense: Dense = Dense()
+    backing: Backing | None = None
 
     @classmethod
     def of(
