@@ -16,7 +16,7 @@ from lanner.errors import DataError, IdRangeError
 from lanner.export.tables import load_tables
 from lanner.schema import Schema
 
-KINDS = ("static", "on disk", "dynamic")
+KINDS = ("static", "fp16", "bf16", "on disk", "dynamic")
 MALFORMED = {
     "offsets end early": ([0, 2, 4, 6, 7], "'b': offsets end at 7, but there are 8 ids"),
     "offsets end late": ([0, 2, 4, 6, 9], "'b': offsets end at 9, but there are 8 ids"),
@@ -30,8 +30,9 @@ MALFORMED = {
 def collection(kind: str, **options: Any) -> EmbeddingCollection:
     """Feature a looks up T1, of ones, and b T2, of twos; 10 rows each, or keys 0..9."""
     rows: Any = "dynamic" if kind == "dynamic" else 10
+    dtype: Any = kind if kind in ("fp16", "bf16") else "fp32"
     backing = Backing(1 << 20, tables=("T1", "T2")) if kind == "on disk" else None
-    tables = [TableConfig(f"T{k}", rows, 4, Constant(float(k))) for k in (1, 2)]
+    tables = [TableConfig(f"T{k}", rows, 4, Constant(float(k)), dtype=dtype) for k in (1, 2)]
     made = EmbeddingCollection(tables, [FeatureConfig("a", "T1"), FeatureConfig("b", "T2")], backing=backing, **options)
     if kind == "dynamic":
         made(bags([*range(10), *range(10)])).sum().mul(0).backward()
@@ -72,7 +73,7 @@ def test_bags_that_do_not_fit_are_refused_before_anything_changes(kind: str, tmp
 
 
 @pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("kind", KINDS[:4])
 def test_an_id_outside_its_table_is_named_and_never_reads_the_next(kind: str, ragged: bool, tmp_path: Path) -> None:
     made = collection(kind)
     served = exported(made, tmp_path)
@@ -85,7 +86,7 @@ def test_an_id_outside_its_table_is_named_and_never_reads_the_next(kind: str, ra
     assert all((rows == k).all() for k, rows in enumerate(rows_of(made), 1))
 
 
-@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("kind", KINDS[:4])
 @pytest.mark.parametrize("training", [True, False])
 def test_in_unknown_mode_such_ids_take_row_0_and_are_counted(kind: str, training: bool) -> None:
     made = collection(kind, out_of_range="unknown").train(training)
