@@ -17,6 +17,9 @@ from lanner.embedding.sharding import Plan
 
 Outcome = dict[str, np.ndarray]
 
+DYNAMIC_KEYS = 40
+"""Keys that occur in dynamic tables: 0, 1, ..."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -38,7 +41,7 @@ class Problem:
     def share(self, step: int, rank: int, world_size: int) -> Bags:
         """The samples of one rank at one step; at every third step the last rank has them all."""
         rng = np.random.default_rng(step)
-        rows = {table.name: 40 if table.rows == "dynamic" else table.rows for table in self.tables}
+        rows = {table.name: DYNAMIC_KEYS if table.rows == "dynamic" else table.rows for table in self.tables}
         longest = self.longest or 1
         ids = np.stack([rng.integers(0, rows[f.table], (self.batch, longest)) for f in self.features])
         lengths = rng.integers(0 if self.longest else 1, longest + 1, ids.shape[:2])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from dense_optimizers import OPTIMIZERS, DenseTable
 from processes import run
-from sharded_training import Outcome, Problem, tables_of, train
+from sharded_training import DYNAMIC_KEYS, Outcome, Problem, tables_of, train
 
 from lanner.data.batch import Bags
 from lanner.embedding import (
@@ -23,6 +23,7 @@ from lanner.embedding import (
     TableConfig,
 )
 from lanner.embedding.sharding import Placement, Plan
+from lanner.embedding.sharding.placement import KINDS
 
 TABLES = [TableConfig("a", 7, 8), TableConfig("b", 30, 8), TableConfig("c", 5, 4), TableConfig("d", 2, 8)]
 SUMS = [FeatureConfig(name, name[0]) for name in ("a", "b", "c", "d", "b2")]
@@ -47,10 +48,10 @@ def plan(ranks: int, *kinds: str) -> Plan:
     return Plan(ranks, {name: placements(kind, ranks) for name, kind in given.items()})
 
 
-def together(parts: list[Outcome]) -> Outcome:
+def together(parts: list[Outcome], tables: list[TableConfig]) -> Outcome:
     """What all ranks have: outputs one after another, rows and columns of tables put in their places."""
     whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name.startswith("output")}
-    for table in TABLES:
+    for table in tables:
         for part in parts:
             if f"table {table.name} keys" in part:
                 _put(whole, part, table)
@@ -63,7 +64,8 @@ def _put(whole: Outcome, part: Outcome, table: TableConfig) -> None:
     for name, values in part.items():
         if not name.startswith(prefix) or name.endswith("keys"):
             continue
-        shape = (table.rows, table.dim) if values.ndim == 2 else (table.rows,)
+        rows = DYNAMIC_KEYS if table.rows == "dynamic" else table.rows
+        shape = (rows, table.dim) if values.ndim == 2 else (rows,)
         into = whole.setdefault(name, np.full(shape, np.nan, np.float32))
         into[np.ix_(keys, columns) if values.ndim == 2 else keys] = values
 
@@ -72,28 +74,30 @@ def train_all(rank: int, cases: list[tuple[Problem, Plan]]) -> list[Outcome]:
     return [train(rank, *case) for case in cases]
 
 
-def check(ranks: int, cases: list[tuple[Problem, Plan]]) -> None:
+def check(ranks: int, cases: list[tuple[Problem, Plan]], tolerance: float = 1e-6) -> None:
     """Train every case on so many ranks, and compare with this process alone."""
     for case, parts in zip(cases, zip(*run(train_all, ranks, cases), strict=True), strict=True):
-        found, expected = together(list(parts)), together([train(0, case[0])])
+        tables = case[0].tables
+        found, expected = together(list(parts), tables), together([train(0, case[0])], tables)
         assert found.keys() == expected.keys()
         for name, values in expected.items():
             np.testing.assert_allclose(
-                found[name], values, rtol=1e-6, atol=1e-6, err_msg=f"{name} of {case[0].optimizer}, {case[1]}"
+                found[name], values, rtol=tolerance, atol=tolerance, err_msg=f"{name} of {case[0].optimizer}, {case[1]}"
             )
 
 
 POOLED = Problem(TABLES, SUMS)
+DYNAMIC = [replace(table, rows="dynamic") for table in TABLES]
 EVERYTHING = Problem(TABLES, ALL, Adagrad(0.1), weighted=True, options={"output": "each"})
 
 
 def cases(ranks: int) -> list[tuple[Problem, Plan]]:
-    kinds = ("row", "table", "column", "data", "two-level")
     mixed = plan(ranks, "row", "column", "data", "two-level")
     return [
-        *((EVERYTHING, plan(ranks, kind)) for kind in kinds),
+        *((EVERYTHING, plan(ranks, kind)) for kind in KINDS),
         (EVERYTHING, mixed),
         (POOLED, mixed),
+        (replace(EVERYTHING, tables=DYNAMIC, ahead=True), plan(ranks, "row", "column", "two-level", "table")),
         (replace(POOLED, longest=None, optimizer=Adam(0.01), ahead=True), mixed),
         (replace(POOLED, optimizer=Adam(0.01), permuted=True, steps=3), mixed),
         (replace(POOLED, optimizer=RowWiseAdagrad(0.1), ahead=True), mixed),
@@ -165,6 +169,13 @@ def test_gradients_of_equal_ids_on_different_ranks_are_summed_before_the_step() 
 def test_tables_on_disk_train_on_two_processes() -> None:
     options = {"backing": Backing("100 kB", tables=("a", "b", "c"))}
     check(2, [(replace(case, options=case.options | options), plan) for case, plan in cases(2)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_fifty_steps_stay_those_of_one_process(ranks: int) -> None:
+    plans = [plan(ranks, kind) for kind in KINDS] + [plan(ranks, "row", "column", "data", "two-level")]
+    check(ranks, [(replace(EVERYTHING, steps=50, ahead=True), each) for each in plans], tolerance=1e-5)
 
 
 @pytest.mark.slow
