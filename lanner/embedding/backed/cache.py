@@ -20,8 +20,9 @@ from lanner.kernels.residence import HOLDS, ROUNDS
 from lanner.quantities import bytes_text
 
 _EVICTED = 64  # the share of all slots that is emptied at once, so that writes are many at a time: one in so many
-_LARGEST = 4 << 20  # bytes of records on the way in or out at once, at most
-_SMALLEST_SHARE = 16  # and one in so many of the memory
+_LARGEST = 1 << 20  # bytes of records on the way in or out at once, at most
+_SMALLEST_SHARE = 32  # and one in so many of the memory
+_COPIES = 5  # of them at a time: as read, as put together, as handed out
 _KEPT = 8 + 8 + 1  # bytes of a slot beside its record: key, marks, stain
 _SLOT = 16  # bytes of a slot of the index
 
@@ -178,7 +179,7 @@ class RowCache:
 
 
 def _bytes(slots: int, record: np.dtype[np.void], chunk: int) -> int:
-    return slots * (record.itemsize + _KEPT) + _SLOT * capacity_for(slots) + 3 * chunk * record.itemsize
+    return slots * (record.itemsize + _KEPT) + _SLOT * capacity_for(slots) + _COPIES * chunk * record.itemsize
 
 
 def room_for(table: str, rows: int, record: np.dtype[np.void], memory: int) -> tuple[int, int]:
