@@ -185,7 +185,7 @@ def _required(found: str | None, path: str | os.PathLike[str]) -> str:
 
 def write_tensors(path: str, tensors: dict[str, Tensor]) -> None:
     """Publish `tensors` as a safetensors file."""
-    data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    data = safetensors.torch.save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
     with storage.publish(path) as file:
         file.write(data)
 

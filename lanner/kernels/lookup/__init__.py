@@ -95,4 +95,4 @@ def bags_fit(values: Tensor, offsets: Tensor | None, factors: Tensor | None, fea
         return False
     if offsets.is_cuda:
         return bool((offsets[0] == 0) & (offsets[-1] == count) & (offsets.diff() >= 0).all())
-    return bool(cpu.offsets_fit(offsets.numpy(), count))
+    return bool(cpu.offsets_fit(offsets.cpu().numpy(), count))
