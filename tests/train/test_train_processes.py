@@ -81,3 +81,20 @@ def test_two_processes_train_as_one(datasets: dict[str, str], tmp_path: Path) ->
 @pytest.mark.slow
 def test_four_processes_train_as_one(datasets: dict[str, str], tmp_path: Path) -> None:
     check(4, variants(datasets, 4), tmp_path)
+
+
+def test_what_depends_on_the_processes_still_trains_them_alike(datasets: dict[str, str], tmp_path: Path) -> None:
+    """Dropout and batch normalisation, also of no row, and 16-bit precision: all processes have the same outcome."""
+    base = recipe(datasets["plain"], epochs=2, schedule={"warmup_steps": 5})
+    cases = {
+        "normalised": {**base, "model": {**MODEL, "dropout": 0.1, "batch_norm": True}},
+        "fp16": {**base, "precision": "fp16"},
+        "bf16": {**base, "precision": "bf16"},
+    }
+    outcomes = run(results_of, 2, [{**each, "out": str(tmp_path / name)} for name, each in cases.items()])
+    for (name, each), (one, other) in zip(cases.items(), zip(*outcomes, strict=True), strict=True):
+        assert one == other
+        assert one["test"]["auc"] > 0.7
+        if name != "normalised":
+            alone = result_of({**each, "out": str(tmp_path / f"{name} alone")})
+            assert one["test"]["log_loss"] == pytest.approx(alone["test"]["log_loss"], abs=0.01)
