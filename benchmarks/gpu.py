@@ -31,10 +31,9 @@ from torch import Tensor
 
 from lanner.kernels.hashing.gpu import DeviceIndex
 from lanner.kernels.layout import SUM
-from lanner.kernels.lookup.gpu import lookup
+from lanner.kernels.lookup import lookup
 from lanner.kernels.unique import unique
-from lanner.kernels.update import Rule, Step
-from lanner.kernels.update.gpu import update
+from lanner.kernels.update import Rule, Step, update
 
 try:
     from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType
@@ -128,9 +127,9 @@ class Problem:
         self.gradient = torch.randn(case.batch * self.width, generator=random, device=device) * 1e-3
         self.out = torch.empty(case.batch * self.width, device=device)
 
-    def forward(self, turn: int) -> Tensor:
+    def forward(self, turn: int) -> bool | Tensor:
         ids, batch = self.ids[turn % BATCHES], self.case.batch
-        return lookup(self.weights, self.layout, ids, self.offsets, None, batch, self.out, None)
+        return lookup(self.weights, self.layout, ids, self.offsets, None, batch, self.out, backend="gpu")
 
     def updates(self, optimizer: str) -> Callable[[int], None]:
         """Backward and optimizer step, with fresh states."""
@@ -143,7 +142,7 @@ class Problem:
         def run(turn: int) -> None:
             ids, batch = self.ids[turn % BATCHES], self.case.batch
             bags = self.layout, ids, self.offsets, None, batch, None
-            update(self.weights, tuple(states), self.gradient, *bags, step, seed=turn)
+            update(self.weights, tuple(states), self.gradient, *bags, step, seed=turn, backend="gpu")
 
         return run
 
