@@ -11,6 +11,8 @@ from numba.core.imputils import lower_constant
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
 
 _WIDEST = 128  # lanes that still fit the registers beside a few temporaries
+_NARROWEST = 64  # equal parts of a long row that are worth it: a row in two parts costs no more than in one
+_LINE = 16  # float32 of a cache line
 
 
 class Lanes:
@@ -30,9 +32,14 @@ class Lanes:
 def lanes_for(dim: int) -> Lanes:
     """Lanes in which rows of `dim` floats are worked through: all of them, or for long rows the widest equal parts.
 
-    A width above 128 that has no large divisor (a prime, at worst) is slow, since its parts are narrow.
+    Where those would be narrow (1, of a prime), parts are whole cache lines, and the last one is shorter.
     """
-    return Lanes(next(part for part in range(min(dim, _WIDEST), 0, -1) if dim % part == 0))
+    equal = next(part for part in range(min(dim, _WIDEST), 0, -1) if dim % part == 0)
+    if equal >= min(dim, _NARROWEST):
+        return Lanes(equal)
+    parts = -(-dim // _WIDEST)
+    count = -(-dim // (parts * _LINE)) * _LINE
+    return Lanes(count, dim - (parts - 1) * count)
 
 
 class LanesType(types.Type):

@@ -143,3 +143,14 @@ def test_a_gradient_that_is_no_number_spoils_its_row_alone(backend, dtype):
     assert (found[2] == 0).all() and (found[3] == 1).all()
     most = {torch.float16: 65504.0}.get(dtype, 1e38)  # beyond the largest number there is nothing to round to
     torch.testing.assert_close(found[4, :2], torch.tensor([-most, most]), rtol=0.01, atol=0)
+
+
+@halves
+def test_a_row_number_times_the_width_may_pass_2_to_the_31(dtype):
+    """The last row starts at element 2^31; untouched rows cost no memory."""
+    rows, dim = (1 << 26) + 1, 32
+    weights = torch.from_numpy(np.zeros((rows, dim), np.int16)).view(dtype)
+    weights[-1] = 2.5
+    layout, ids = np.array([(0, 0, rows, SUM, 0, dim)], np.int64), torch.tensor([rows - 1, 5])
+    update(weights, (), torch.ones(2 * dim), layout, ids, None, None, 2, None, Step(Rule.SGD, 1.0), 1)
+    assert (weights[-1] == 1.5).all() and (weights[5] == -1).all() and (weights[0] == 0).all()
