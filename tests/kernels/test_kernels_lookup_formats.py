@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from lookup_problems import BACKENDS, arrays_of, problems, vectors_of
+from lookup_problems import ALL_BACKENDS, arrays_of, for_backend, problems, vectors_of
 from test_kernels_lookup import expected
 
 from lanner.errors import ConfigError
@@ -33,7 +33,10 @@ def equals_a_loop(backend, dtype, problem):
     rows, scales, problem["weights"] = in_format(problem["weights"], dtype)
     wanted, _ = expected(*arrays_of(problem), problem["batch"], size)
     out, winners = torch.full((size,), torch.nan), torch.full((size,), 7, dtype=torch.int32)
-    lookup(**(problem | {"weights": rows}), out=out, winners=winners, backend=backend, scales=scales)
+    out, winners, rows, scales = for_backend(backend, out, winners, rows, scales)
+    placed = dict(zip(problem, for_backend(backend, *problem.values()), strict=True))
+    lookup(**(placed | {"weights": rows}), out=out, winners=winners, backend=backend, scales=scales)
+    out, winners = out.cpu(), winners.cpu()
     np.testing.assert_allclose(out.numpy(), wanted, atol=3e-5)
     won_rows_give_the_maxima(problem, out.numpy(), winners.numpy())
 
@@ -51,7 +54,7 @@ def won_rows_give_the_maxima(problem, out, winners):
                 np.testing.assert_allclose(won * (1 if factors is None else factors[at]), out[columns], atol=3e-5)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ALL_BACKENDS)
 @pytest.mark.parametrize("dtype", FORMATS[1:])
 @given(problem=problems(kinds=[(17, np.int64), (64, np.int64)]))
 @settings(max_examples=40, deadline=None)

@@ -36,11 +36,17 @@ def array_of(weights: Tensor) -> Array:
     return bits.numpy().view(_SEEN_AS[weights.dtype]).reshape(-1)
 
 
-def scales_of(weights: Tensor, scales: Tensor | None) -> Array:
-    """The flat scales and offsets that kernels take beside `weights`: those given for uint8, else none."""
+def scales_for(weights: Tensor, scales: Tensor | None) -> Tensor | None:
+    """The scales that belong to `weights`: those given for uint8, else none. Raises ConfigError where they do not."""
     if weights.dtype is not torch.uint8:
-        return NO_SCALES
+        return None
     if scales is None or scales.dtype is not torch.float32 or scales.shape != (len(weights), 2):
         seen = "none" if scales is None else f"{scales.dtype} {tuple(scales.shape)}"
         raise ConfigError(f"uint8 rows need scales, float32 ({len(weights)}, 2), got {seen}")
-    return scales.numpy().reshape(-1)
+    return scales
+
+
+def scales_of(weights: Tensor, scales: Tensor | None) -> Array:
+    """The flat scales and offsets that kernels take beside `weights`; see `scales_for`."""
+    own = scales_for(weights, scales)
+    return NO_SCALES if own is None else own.numpy().reshape(-1)

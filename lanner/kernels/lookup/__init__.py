@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lanner.errors import ConfigError
 from lanner.kernels import backends, parallel
 from lanner.kernels.backends import Backend
-from lanner.kernels.formats import array_of, scales_of
+from lanner.kernels.formats import array_of, scales_for, scales_of
 from lanner.kernels.lanes import lanes_for
 from lanner.kernels.lookup import cpu, reference
 
@@ -49,15 +48,13 @@ def lookup(
     (`bags_fit`).
 
     Tensors lie on the CPU, or on one CUDA device (`backend` is `gpu` or `auto`); the return value is a tensor there,
-    so that nothing waits for the device until somebody looks at it. uint8 rows are looked up on the CPU only.
+    so that nothing waits for the device until somebody looks at it.
     """
     backend = backends.chosen(backend, weights)
     if backend == "gpu":
-        if weights.dtype is torch.uint8:
-            raise ConfigError("uint8 rows can be looked up on the CPU only")
         with torch.cuda.device_of(weights):  # type: ignore[no-untyped-call]
             outside: Tensor = backends.gpu("lookup").lookup(
-                weights, layout, values, offsets, factors, batch, out, winners
+                weights, layout, values, offsets, factors, batch, out, winners, scales_for(weights, scales)
             )
         return outside
     if backend == "reference":
