@@ -25,7 +25,7 @@ from lanner.embedding.gradients import Backend, Part, Pending, moves
 from lanner.embedding.initializers import Initializer
 from lanner.embedding.joint import JointTable
 from lanner.embedding.local import LocalTables
-from lanner.embedding.named import rows_in
+from lanner.embedding.named import catch_up, rows_in
 from lanner.embedding.optimizers import SGD, Optimizer
 from lanner.embedding.prepared import Prepared
 from lanner.embedding.settings import EmbeddingSettings
@@ -40,7 +40,7 @@ from lanner.embedding.tables import FeatureConfig, TableConfig
 from lanner.errors import ConfigError
 from lanner.kernels import backends
 from lanner.kernels.memory import empty_tensor
-from lanner.kernels.update import Step, update
+from lanner.kernels.update import STATES, Step, update
 from lanner.schema import Schema
 
 _counting = threading.Lock()
@@ -344,13 +344,18 @@ class EmbeddingCollection(nn.Module):
         else:
             planned = self._sharded.moves(pending, step_of, self.optimizer)
         for store, gradient, layout, bags, winners, step in planned:
+            catch_up([Part(store, layout, bags)], training=True)
+            states = tuple(store.states.values())[: STATES[step.rule]]
             with store.lock if isinstance(store, DynamicTable) else nullcontext():  # dumps may run in another thread
                 update(
-                    store.weights, tuple(store.states.values()), gradient, layout, bags.values, bags.offsets,
-                    bags.weights, bags.batch_size, winners, step, self.steps, store.names, self.backend,
+                    store.weights, states, gradient, layout, bags.values, bags.offsets, bags.weights, bags.batch_size,
+                    winners, step, self.steps, store.names, self.backend,
                 )  # fmt: skip
-            if store.keyed or self.track_changes:
+            if store.keyed or self.track_changes or store.absence is not None:
                 store.changed_rows(rows_in(layout, bags), self.steps)
+        for store in self.stores:
+            if store.absence is not None:
+                store.absence.note(self.learning_rate_scale)
         for each in pending:
             release(each.holds)
 
@@ -363,6 +368,7 @@ class EmbeddingCollection(nn.Module):
         store = self._home(table)
         if isinstance(store, BackedTable):
             raise ConfigError(f"table {table!r} lives on disk: it is no array; `blocks` gives its rows in turn")
+        store.catch_up()
         return store
 
     def _stray(self, bags: Bags) -> None:

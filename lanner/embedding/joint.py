@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lanner.embedding import initializers
+from lanner.embedding.absence import Absence
 from lanner.embedding.device import HOST
 from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.rounding import names_of
@@ -67,7 +68,7 @@ class JointTable:
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Use `optimizer` from now on, with fresh state."""
-        self.optimizer, rows = optimizer, self.weights.shape[0]
+        self.optimizer, self.absence, rows = optimizer, Absence.of(optimizer), self.weights.shape[0]
         self.states: dict[str, Tensor] = {}
         for name, state in optimizer.row_states(self.dim).items():
             values = _zeros((rows, *state.shape), getattr(torch, state.dtype), self.weights.device)
@@ -86,8 +87,26 @@ class JointTable:
         """The keys: they are row numbers."""
         return keys
 
+    def catch_up(self, rows: np.ndarray | None = None) -> None:
+        """Let rows, or all, take the steps that they missed."""
+        if self.absence is None:
+            return
+        everything = self.absence.catch_up_all(self, len(self.weights))
+        moved = everything if rows is None else [self.absence.catch_up(self, rows)]
+        for each in moved:
+            if self._changed is not None:
+                self._changed[each] = self.absence.taken
+
+    def continue_after(self, step: int) -> None:
+        """Have all rows be as of after step number `step`."""
+        if self.absence is not None:
+            self.catch_up()
+            self.absence.jump(self.states, len(self.weights), step)
+
     def changed_rows(self, rows: np.ndarray, count: int) -> None:
         """Note that step number `count` changed `rows`."""
+        if self.absence is not None:
+            self.absence.mark(self.states, rows)
         if self._changed is not None:
             self._changed[rows] = count
             self.step = count + 1
@@ -106,6 +125,7 @@ class JointTable:
 
         Raises ConfigError where changes are not tracked, DataError where they are, but not from `since` on.
         """
+        self.catch_up()
         span = self.spans[table]
         for begin, end in _slices(span.stop - span.start, self.dim):
             at: slice | Tensor = slice(span.start + begin, span.start + end)
@@ -127,16 +147,20 @@ class JointTable:
     def place(self, table: str, rows: Rows) -> None:
         """Overwrite rows by number."""
         first = self.spans[table].start
+        self.catch_up(rows.keys + first)  # what was there before is as of now, where it stays
         at: slice | Tensor = torch.from_numpy(rows.keys + first)
         if len(rows.keys) and np.array_equal(rows.keys, np.arange(rows.keys[0], rows.keys[0] + len(rows.keys))):
             at = slice(first + int(rows.keys[0]), first + int(rows.keys[-1]) + 1)  # several times as fast
         for into, values in ((self.weights, rows.weights), *((self.states[n], v) for n, v in rows.states.items())):
             into[at] = torch.from_numpy(np.ascontiguousarray(values)).to(into)
+        if self.absence is not None:
+            self.absence.settle(self.states, rows.keys + first)
         if self._changed is not None:
             self._changed[at] = self.step
 
     def restored(self, table: str, step: int) -> None:
         """Rows are as of after step number `step`."""
+        self.continue_after(step)
         self.step, self._known_since[table] = step + 1, step
         if self._changed is not None:
             self._changed[self.spans[table]] = 0

@@ -13,7 +13,7 @@ from lanner.embedding.arrangement import Arrangement
 from lanner.embedding.backed.holds import Hold
 from lanner.embedding.gradients import Backend, Part
 from lanner.embedding.keyed import KeyedTables
-from lanner.embedding.named import in_range, layouts_of
+from lanner.embedding.named import catch_up, in_range, layouts_of
 from lanner.embedding.prepared import Prepared
 from lanner.embedding.store import Store
 from lanner.embedding.tables import FeatureConfig, TableConfig
@@ -53,6 +53,7 @@ class LocalTables:
         """
         bags = self._keyed.with_rows(prepared, step)
         parts = tuple(Part(store, layout, bags) for store, layout in self._layouts_for(prepared))
+        catch_up(parts, prepared.training)
         found = [
             lookup(
                 store.weights, layout, bags.values, bags.offsets, bags.weights, bags.batch_size, out, winners,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -48,6 +48,13 @@ def rows_in(layout: np.ndarray, bags: Bags) -> np.ndarray:
     values, batch = bags.values.numpy(), bags.batch_size
     named = [values[ids_of(bags, int(line[FEATURE]), batch)] + line[FIRST_ROW] for line in layout]
     return np.concatenate(named) if named else np.empty(0, np.int64)
+
+
+def catch_up(parts: Iterable[Part], training: bool) -> None:
+    """Let the rows that parts name take the steps that they missed, or all rows of their stores unless `training`."""
+    for part in parts:
+        if part.store.absence is not None:
+            part.store.catch_up(rows_in(part.layout, in_range(part)) if training else None)
 
 
 def in_range(part: Part) -> Bags:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from torch import Tensor
 
+from lanner.embedding.absence import Absence
 from lanner.embedding.optimizers import Optimizer
 from lanner.kernels.update import Names, Step
 
@@ -25,6 +26,8 @@ class Store(Protocol):
 
     dim: int
     optimizer: Optimizer
+    absence: Absence | None
+    """What becomes of rows that do not occur; None: nothing."""
     own_optimizer: Optimizer | None
     keyed: bool
     """Whether ids are keys, which `rows_of` turns into row numbers; otherwise they are row numbers themselves."""
@@ -60,6 +63,14 @@ class Store(Protocol):
 
     def numbers(self, count: int, learning_rate_scale: float, gradient_scale: float) -> Step:
         """The numbers of step number `count` (from 1) for the kernels."""
+        ...
+
+    def catch_up(self, rows: np.ndarray | None = None) -> None:
+        """Let rows of the store, or all, take the steps that they missed; called before they are read or changed."""
+        ...
+
+    def continue_after(self, step: int) -> None:
+        """Have all rows, brought up to date, be as of after step number `step`."""
         ...
 
     def changed_rows(self, rows: np.ndarray, count: int) -> None:

@@ -55,7 +55,9 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("optimizer", [SGD(0.1), Adagrad(0.05), RowWiseAdagrad(0.05), Adam(0.01)])
+@pytest.mark.parametrize(
+    "optimizer", [SGD(0.1), Adagrad(0.05), RowWiseAdagrad(0.05), Adam(0.01), Adam(0.01, mode="global")]
+)
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_resume_continues_exactly(dataset: Make, tmp_path: Path, optimizer: Any, precision: str) -> None:
     data = dataset(train=640)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lanner.embedding import initializers
+from lanner.embedding.absence import Absence
 from lanner.embedding.backed.cache import RowCache, room_for
 from lanner.embedding.backed.config import Backing
 from lanner.embedding.backed.holds import Hold, Holds
@@ -40,6 +41,7 @@ class BackedTable:
     """
 
     keyed = True
+    absence: Absence | None = None
 
     def __init__(
         self,
@@ -63,6 +65,11 @@ class BackedTable:
 
     def _open(self, optimizer: Optimizer) -> None:
         """Begin with a new file and an empty cache."""
+        if Absence.of(optimizer) is not None:
+            raise ConfigError(
+                f"table {self.name!r} lives on disk: {type(optimizer).__name__} has mode 'global', which moves rows "
+                "that do not occur, so that all of them are read and written for every evaluation; expected 'lazy'"
+            )
         record = record_of(self.table, optimizer)
         slots, chunk = room_for(self.name, self.rows, record, self._memory)
         states = {name: state.initial for name, state in optimizer.row_states(self.dim).items()}
@@ -99,6 +106,12 @@ class BackedTable:
     def numbers(self, count: int, learning_rate_scale: float, gradient_scale: float) -> Step:
         """The numbers of step number `count` (from 1) for the kernels."""
         return step_of(self.optimizer, count, learning_rate_scale, gradient_scale)
+
+    def catch_up(self, rows: np.ndarray | None = None) -> None:
+        """Nothing: rows that do not occur stay as they are."""
+
+    def continue_after(self, step: int) -> None:
+        """Nothing; see `catch_up`."""
 
     def changed_rows(self, rows: np.ndarray, count: int) -> None:
         """Note that step number `count` changed the rows that are at `rows` in memory, under a hold."""

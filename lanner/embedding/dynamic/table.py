@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lanner.embedding import initializers
+from lanner.embedding.absence import Absence
 from lanner.embedding.dynamic import footprint, transfer
 from lanner.embedding.dynamic.admission import Admission
 from lanner.embedding.dynamic.arrays import RowArrays
@@ -73,6 +74,7 @@ class DynamicTable:
     def _allocate(self, optimizer: Optimizer) -> None:
         """An empty table for this optimizer."""
         self.optimizer, self.limit = optimizer, footprint.most_rows(self.table, optimizer)
+        self.absence = Absence.of(optimizer)
         self.arrays = RowArrays(self.dim, self.table.dtype, optimizer, self.limit + 1)
         self._free_from = 1  # where to look first for rows to use again
         self._default = self.arrays.extend(1)
@@ -124,9 +126,29 @@ class DynamicTable:
         """The numbers of step number `count` (from 1) for the kernels."""
         return step_of(self.optimizer, count, learning_rate_scale, gradient_scale)
 
+    def catch_up(self, rows: np.ndarray | None = None) -> None:
+        """Let rows, or all, take the steps that they missed."""
+        if self.absence is None:
+            return
+        with self.lock:
+            if rows is not None:
+                self.absence.catch_up(self, rows)
+            else:
+                for _ in self.absence.catch_up_all(self, self.arrays.top):
+                    pass
+
+    def continue_after(self, step: int) -> None:
+        """Have all rows be as of after step number `step`."""
+        if self.absence is not None:
+            with self.lock:
+                self.catch_up()
+                self.absence.jump(self.states, self.arrays.top, step)
+
     def changed_rows(self, rows: np.ndarray, count: int) -> None:
         """Step number `count` is taken: put the default row back, and begin the next step."""
         with self.lock:
+            if self.absence is not None:
+                self.absence.mark(self.states, rows)
             self._restore_default()
             self.step = count + 1
 
@@ -136,7 +158,7 @@ class DynamicTable:
             if not len(self):
                 self._allocate(optimizer)
                 return
-            self.optimizer = optimizer
+            self.optimizer, self.absence = optimizer, Absence.of(optimizer)
             self.limit = min(self.limit, footprint.most_rows(self.table, optimizer))
             self.arrays.set_states(optimizer.row_states(self.dim))
             self._make_room(0)
@@ -154,7 +176,9 @@ class DynamicTable:
     def weight_of(self, keys: np.ndarray) -> np.ndarray:
         """Weights, float32 [n, dim], of int64 keys [n]; the default for those without a row."""
         with self.lock:
-            return transfer.weights(self.arrays, self._known(keys))
+            rows = self._known(keys)
+            self.catch_up(rows)
+            return transfer.weights(self.arrays, rows)
 
     def erase(self, keys: np.ndarray) -> int:
         """Take keys out; returns how many had rows. Not to be called between a forward and its update."""
@@ -175,19 +199,23 @@ class DynamicTable:
     def restored(self, table: str, step: int) -> None:
         """Rows are as of after step number `step`; what left before is not known."""
         with self.lock:
+            self.continue_after(step)
             self.step = step + 1
             self._deletions = Deletions(self.name, footprint.most_logged(self.limit), step)
 
     def blocks(self, table: str, since: int | None = None) -> Iterator[Rows]:
-        """All rows, or those used in training after step `since`, in rising order of keys, some megabytes at a time.
+        """All rows, or those changed after step `since`, in rising order of keys, some megabytes at a time.
+
+        Changed are those used in training, or all where rows move on that do not occur.
 
         Beside the optimizer's state a row has "meta.used", the step of its last use, and "meta.count". Safe while
         another thread trains: `lock` is held for one block at a time, a row is given at most once, whole, and rows
         whose key leaves before their turn are not.
         """
         with self.lock:
+            self.catch_up()
             rows = self.arrays.in_use()
-            if since is not None:
+            if since is not None and self.absence is None:
                 rows = rows[self.arrays.usage[rows, usage.USED] > since]
             keys = self.arrays.keys[rows]
         order = np.argsort(keys)
@@ -207,7 +235,10 @@ class DynamicTable:
             self._make_room(len(new))
             transfer.check_room(self.name, len(new), self._room())
             at[new] = self._claim(rows.keys[new], np.ones(len(new), np.int64))
+            self.catch_up(at)  # states that stay are as of now
             transfer.write(self.arrays, at, rows, self.step)
+            if self.absence is not None:
+                self.absence.settle(self.states, at)
 
     def deleted_since(self, table: str, step: int) -> np.ndarray:
         """Keys, int64, that left after step `step` and have not come back.
@@ -332,6 +363,7 @@ class DynamicTable:
         made_of = {"table": self.table, "optimizer": self.optimizer, "seed": self.seed}
         return {
             "made_of": made_of,
+            "absence": self.absence,
             "held": {"step": self.step, "counters": self.counters, "_deletions": self._deletions},
             "rows": list(self.blocks(self.name)),
             "waiting": self.waiting(),
@@ -339,6 +371,7 @@ class DynamicTable:
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         self.__init__(**values["made_of"])  # type: ignore[misc]
+        self.absence = values["absence"]
         for rows in values["rows"]:
             self.place(self.name, rows)
         self.wait(*values["waiting"])

@@ -44,7 +44,7 @@ def load(
         collection.origins.pop(name, None)
         peers.together(partial(coming.replace, steps))
         collection.origins[name] = Origin((coming.description.identity,), steps, optimizer_state)
-    collection.steps = steps
+    _continue_after(collection, steps)
 
 
 def _full(collection: EmbeddingCollection, path: str | os.PathLike[str], name: str, optimizer_state: bool) -> Coming:
@@ -77,7 +77,7 @@ def load_delta(
         peers.together(partial(coming.apply, steps))
         chain = (*origin.chain, coming.description.identity)
         collection.origins[coming.name] = replace(origin, chain=chain, steps=steps)
-    collection.steps = steps
+    _continue_after(collection, steps)
 
 
 def _delta(collection: EmbeddingCollection, path: str | os.PathLike[str], name: str) -> Coming | None:
@@ -90,3 +90,10 @@ def _delta(collection: EmbeddingCollection, path: str | os.PathLike[str], name: 
     coming.check()
     coming.check_content()
     return coming
+
+
+def _continue_after(collection: EmbeddingCollection, steps: int) -> None:
+    """Tables that were not loaded go on from there too."""
+    collection.steps = steps
+    for store in collection.stores:
+        store.continue_after(steps)

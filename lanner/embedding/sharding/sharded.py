@@ -24,6 +24,7 @@ from lanner.data.batch import Bags
 from lanner.embedding.backed.holds import Hold
 from lanner.embedding.backed.table import BackedTable
 from lanner.embedding.gradients import Backend, Move, Part, Pending, moves
+from lanner.embedding.named import catch_up
 from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.sharding.arrivals import Arrivals
 from lanner.embedding.sharding.columns import Needs, by_columns
@@ -92,7 +93,10 @@ class ShardedTables:
             out, stride = places[feature]
             lines[line.channel].append((number, 0, rows, self._poolings[feature], out + line.column, stride))
         layouts = tuple(np.array(each, np.int64) for each in lines)
-        return Visit(trip, layouts, self._find_rows(trip, step))
+        visit = Visit(trip, layouts, self._find_rows(trip, step))
+        for channel in range(len(layouts)):  # rows that all ranks asked for, so that all have the same copies
+            catch_up(self._parts(visit, channel, range(self.crossing.world_size)), step is not None)
+        return visit
 
     def _find_rows(self, trip: Trip, step: int | None) -> Bags:
         """Rows in place of keys; in training, keyed tables take keys in."""
