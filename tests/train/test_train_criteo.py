@@ -16,12 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "examples" / "recipes"
 
 
-def test_small_recipe_on_the_kaggle_sample(shared_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
+def test_small_recipe_on_the_kaggle_sample(dtype: str, shared_data: Path, tmp_path: Path) -> None:
+    """Also with tables of half the size."""
     recipe = RECIPES / "dlrm_criteo_small.yaml"
     min_count = load(recipe).prep["min_count"]
     files = str(shared_data / "criteo_kaggle_10k.tsv.gz")
     prepare(files, tmp_path / "data", "criteo", min_count=min_count, test=0.2, quiet=True)
-    results = [train(load(recipe, [f"data={tmp_path / 'data'}", f"seed={seed}"]), quiet=True) for seed in range(3)]
+    settings = [f"data={tmp_path / 'data'}", f"embedding.tables={{'*': {{dtype: {dtype}}}}}"]
+    results = [train(load(recipe, [*settings, f"seed={seed}"]), quiet=True) for seed in range(3)]
     assert [result["test"]["rows"] for result in results] == [2000] * 3
     assert all(result["healthy"] for result in results)
     assert np.mean([result["test"]["auc"] for result in results]) >= 0.735
