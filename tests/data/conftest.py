@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from dataset_files import MakeDataset, Table, write_file
 
-from lanner import manifest
+from lanner import manifest, prep
 from lanner.manifest import Manifest
 from lanner.schema import Schema
 
@@ -31,3 +31,12 @@ def make_dataset(tmp_path: Path) -> MakeDataset:
         return root
 
     return make
+
+
+@pytest.fixture(scope="session")
+def criteo(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of the 10,000 real Criteo rows with all three splits; its numbers are float16."""
+    out = tmp_path_factory.mktemp("criteo") / "dataset"
+    file = str(shared_data / "criteo_kaggle_10k.tsv.gz")
+    prep(file, out=out, min_count=2, valid=1000, test=1001, dense_type="float16", quiet=True)
+    return out
