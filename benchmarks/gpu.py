@@ -33,7 +33,7 @@ from lanner.kernels.hashing.gpu import DeviceIndex
 from lanner.kernels.layout import SUM
 from lanner.kernels.lookup import lookup
 from lanner.kernels.unique import unique
-from lanner.kernels.update import Rule, Step, update
+from lanner.kernels.update import STATES, Rule, Step, update
 
 try:
     from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType
@@ -50,8 +50,12 @@ STEPS = {
     "RowWiseAdagrad": Step(Rule.ROWWISE_ADAGRAD, 0.01, 1e-8),
     "Adagrad": Step(Rule.ADAGRAD, 0.01, 1e-8),
     "Adam": Step(Rule.ADAM, 0.01, 1e-8, 0.9, 0.999, 1.0),
+    "Momentum": Step(Rule.MOMENTUM, 0.01, beta1=0.9),
+    "Nesterov": Step(Rule.NESTEROV, 0.01, beta1=0.9),
+    "RMSProp": Step(Rule.RMSPROP, 0.01, 1e-8, beta2=0.99),
+    "FTRL": Step(Rule.FTRL, 0.01, 1.0, l1=1e-4, l2=1e-4),
 }
-STATE_FLOATS = {"SGD": 0, "RowWiseAdagrad": 0, "Adagrad": 1, "Adam": 2}  # for each weight
+STATE_FLOATS = {name: STATES[step.rule] * (name != "RowWiseAdagrad") for name, step in STEPS.items()}  # for each weight
 BATCHES = 4
 
 
@@ -183,13 +187,15 @@ def fbgemm(problem: Problem, optimizer: str) -> tuple[Callable[[int], Any], Call
     """Forward and step of FBGEMM's engine, where it has the optimizer."""
     if SplitTableBatchedEmbeddingBagsCodegen is None or problem.device == "cpu":
         return None
-    case = problem.case
     kinds = {
         "SGD": EmbOptimType.EXACT_SGD,
         "RowWiseAdagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD,
         "Adagrad": EmbOptimType.EXACT_ADAGRAD,
         "Adam": EmbOptimType.ADAM,
     }
+    if optimizer not in kinds:
+        return None
+    case = problem.case
     engine = SplitTableBatchedEmbeddingBagsCodegen(
         [(case.rows, case.dim, EmbeddingLocation.DEVICE, ComputeDevice.CUDA)] * case.tables,
         optimizer=kinds[optimizer],
