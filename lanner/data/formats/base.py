@@ -6,10 +6,10 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from lanner.errors import ConfigError
 from lanner.prep.writer import BATCH_ROWS
@@ -66,7 +66,8 @@ class Source(ABC):
     they are damaged, as far as the blocks have been read, and `notes` what else people should know.
     """
 
-    format: str
+    format = ""
+    """Name of the format it was opened as."""
 
     def __init__(self, uri: str, schema: Schema, rows: Mapping[str, int | None]) -> None:
         self.uri = uri
@@ -135,6 +136,18 @@ class Options(BaseModel):
     """Choices that a format takes as `name=value`; those without any have none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def chosen(self) -> dict[str, Any]:
+        """Those that are not the defaults, as JSON holds them."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def _listed(value: Any) -> Any:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+Numbers = Annotated[tuple[int, ...], BeforeValidator(_listed)]
+"""An option of several whole numbers, as text parted by commas."""
 
 
 class Format(ABC):

@@ -27,8 +27,6 @@ class DatasetOptions(Options):
 class DatasetSource(Source):
     """Reads through `Split`, which checks ids and structure."""
 
-    format = "lanner"
-
     def __init__(self, uri: str) -> None:
         self._dataset = Dataset.open(uri)
         splits = {name: self._dataset.split(name) for name in SPLITS}

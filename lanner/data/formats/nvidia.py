@@ -148,8 +148,6 @@ class FeatureSpec:
 
 
 class NvidiaSource(Source):
-    format = "nvidia-binary"
-
     def __init__(self, uri: str, schema: Schema | None) -> None:
         self._spec = FeatureSpec(storage.join(uri, SPEC))
         found = {split: self._spec.files(split) for split in FOLDERS}

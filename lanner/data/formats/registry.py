@@ -10,6 +10,8 @@ from typing import Any
 from lanner import storage
 from lanner.data.formats.base import Format, Source, text_of
 from lanner.data.formats.dataset import DatasetFormat
+from lanner.data.formats.facebook import FacebookBinaryFormat
+from lanner.data.formats.hugectr_raw import RawFormat
 from lanner.data.formats.nvidia import NvidiaFormat
 from lanner.errors import ConfigError, DataError
 from lanner.schema import Schema
@@ -17,7 +19,9 @@ from lanner.schema import Schema
 CARRIED = "format.json"
 """Written last beside converted files: format, options to read them with, rows. A source needs none."""
 
-FORMATS: dict[str, Format] = {format.name: format for format in (DatasetFormat(), NvidiaFormat())}
+FORMATS: dict[str, Format] = {
+    format.name: format for format in (DatasetFormat(), RawFormat(), NvidiaFormat(), FacebookBinaryFormat())
+}
 
 
 def format_of(name: str) -> Format:
@@ -62,6 +66,7 @@ def open_source(
         schema = beside
     held = schema if isinstance(schema, Schema) or schema is None else Schema.load(schema)
     source = chosen.open(uri, held, chosen.parse({**known, **(options or {})}))
+    source.format = chosen.name
     if carried and carried["format"] == chosen.name and home == uri:
         _compare(source, carried["rows"])
     return source

@@ -7,7 +7,7 @@ import numpy as np
 from lanner.data.batch import Batch
 from lanner.data.formats.base import Array, Block, Ids
 from lanner.data.formats.checks import exactly
-from lanner.errors import ConfigError
+from lanner.errors import ConfigError, DataError
 from lanner.prep.encoder import Encoded, IdColumn, id_dtype
 from lanner.prep.transforms import Transforms
 from lanner.schema import Schema
@@ -39,6 +39,30 @@ def one_a_row(block: Block, schema: Schema) -> Block:
 def numbers(block: Block, transforms: Transforms) -> Array:
     """The numbers as the model sees them: floats as they are, raw integers transformed (float32)."""
     return block.dense if block.dense.dtype.kind == "f" else transforms(block.dense.astype(np.float64))
+
+
+def counts(block: Block, schema: Schema, transforms: Transforms) -> Array:
+    """Raw integers (int64) that the schema's transforms take to just these numbers; integers as they are.
+
+    Undoes `none` and `log1p_clip0` (a negative count that was cut to 0 comes back as 0). Raises ConfigError for other
+    transforms, DataError naming a number that is the image of no integer.
+    """
+    if block.dense.dtype.kind != "f":
+        return block.dense.astype(np.int64)
+    raw = block.dense.astype(np.float64)
+    for at, dense in enumerate(schema.dense):
+        if dense.transform == "log1p_clip0":
+            raw[:, at] = np.rint(np.expm1(raw[:, at]))
+        elif dense.transform != "none":
+            raise ConfigError(
+                f"dense column {dense.name!r}: raw integers are wanted, and {dense.transform} is not undone"
+            )
+    wrong = (transforms(raw) != block.dense) | (raw != np.rint(raw))
+    if wrong.any():
+        row, at = (int(place) for place in np.argwhere(wrong)[0])
+        where = block.where(row, schema.dense[at].name)
+        raise DataError(f"{where}: {block.dense[row, at]:g} comes from no integer by {schema.dense[at].transform}")
+    return raw.astype(np.int64)
 
 
 def encoded(block: Block, schema: Schema, transforms: Transforms) -> Encoded:
