@@ -25,6 +25,9 @@ MISSING_ID = 0
 RESERVED_NAMES = frozenset({"dense", "ids", "score", "label"})
 """Names of tensors and columns that Lanner makes itself; no feature may take them (a label may be called `label`)."""
 
+_LATER_OF_SPARSE = {"fill": None, "modulo": None}
+_LATER_OF_ENCODERS = {"order": "count", "reserved": True, "max_rows": None, "lowest": 0, "outside": None}
+
 Raw = Literal["hex", "int", "string"]
 Transform = Literal[
     "none", "log1p_clip0", "log_shift3_missing0", "log_minus_min_plus2", "standard", "log1p_standard", "bucketize"
@@ -90,17 +93,30 @@ class VocabEncoder(_Part):
 
     Id 0 is the missing value. With `unknown_buckets` = 0 a rare or unseen value shares id 0; with n >= 1 such
     values take ids 1..n by hash. Known values follow. `max_size` keeps only the most frequent ones.
+
+    Other people's conventions number otherwise: `order` "seen" goes by the row a value was seen in first (ties by
+    value); `reserved` false starts the known values at id 0, which missing, rare and unseen ones then share with the
+    first of them; and ids are taken modulo `max_rows` where that is given.
     """
 
     kind: Literal["vocab"] = "vocab"
     min_count: int = Field(default=15, ge=1)
     max_size: int | None = Field(default=None, ge=1)
     unknown_buckets: int = Field(default=0, ge=0)
+    order: Literal["count", "seen"] = "count"
+    reserved: bool = True
+    max_rows: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _reserved_or_not(self) -> VocabEncoder:
+        if not self.reserved and self.unknown_buckets:
+            raise ValueError(f"unknown_buckets {self.unknown_buckets} are reserved ids, but `reserved` is false")
+        return self
 
     @property
     def first_id(self) -> int:
-        """Id of the most frequent value."""
-        return 1 + self.unknown_buckets
+        """Id of the first known value."""
+        return 1 + self.unknown_buckets if self.reserved else 0
 
 
 class HashEncoder(_Part):
@@ -112,11 +128,21 @@ class HashEncoder(_Part):
 
 
 class IdentityEncoder(_Part):
-    """The raw integer is the id, 0 <= id < size; a missing cell takes id `missing` or is an error when null."""
+    """The raw integer less `lowest` is the id, 0 <= id < size.
+
+    A missing cell takes id `missing`, a value outside the range id `outside`; where null, each is an error.
+    """
 
     kind: Literal["identity"] = "identity"
     size: int = Field(ge=1)
     missing: int | None = None
+    lowest: int = 0
+    outside: int | None = None
+
+    @property
+    def values(self) -> str:
+        """The values taken, for messages."""
+        return f"{self.lowest}..{self.lowest + self.size - 1}"
 
 
 class KeyEncoder(_Part):
@@ -139,6 +165,9 @@ class Sparse(Column):
     `raw` is how the value is logged: `hex` (up to 8 digits, read as an unsigned 32-bit integer), `int` (64-bit) or
     `string`. `hotness` 1 is one id a row; n is exactly n ids; null is a ragged bag of at most `max_hotness` ids,
     read from a list column or from text split at `separator`.
+
+    Before the encoder sees a value, `fill` (as logged) takes the place of a missing one, and hex and int values are
+    taken modulo `modulo`.
     """
 
     table: str | None = None
@@ -149,6 +178,18 @@ class Sparse(Column):
     separator: str | None = Field(default=None, min_length=1)
     pooling: Literal["sum", "mean", "max", "none"] = "sum"
     padding: Literal["left", "right"] = "right"
+    fill: int | str | None = None
+    modulo: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _fits_hotness(self) -> Sparse:
+        if self.modulo is not None and self.raw == "string":
+            raise ValueError(f"feature {self.name!r}: modulo {self.modulo} needs raw hex or int, not string")
+        if not self.one_hot and self.fill is not None:
+            raise ValueError(f"feature {self.name!r}: fill is for one value a row; an empty list stays empty")
+        if not self.one_hot and isinstance(self.encoder, VocabEncoder) and not self.encoder.reserved:
+            raise ValueError(f"feature {self.name!r}: lists are padded with id 0, which has to be reserved")
+        return self
 
     @property
     def table_name(self) -> str:
@@ -242,7 +283,7 @@ class Schema(_Part):
 
     def fingerprint(self) -> str:
         """16 hex digits that change whenever any field of the schema changes."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(_first_form(self.model_dump(mode="json")), sort_keys=True, separators=(",", ":"))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def difference(self, other: Schema) -> str | None:
@@ -288,6 +329,16 @@ class Schema(_Part):
     def load(cls, uri: str | os.PathLike[str]) -> Schema:
         """Read a schema file."""
         return cls.from_yaml(storage.read_text(uri), os.fspath(uri))
+
+
+def _first_form(values: dict[str, Any]) -> dict[str, Any]:
+    """`values` of a schema without later fields that say nothing, so that older fingerprints still hold."""
+    for feature in values["sparse"]:
+        for part, later in ((feature, _LATER_OF_SPARSE), (feature["encoder"], _LATER_OF_ENCODERS)):
+            for name, default in later.items():
+                if name in part and part[name] == default:
+                    del part[name]
+    return values
 
 
 def _is_parts(value: Any) -> bool:

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from lanner.kernels.hashing import xxh64
 from lanner.prep import bags, labels
 from lanner.prep.chunk import Keys, RawChunk
+from lanner.prep.encoder import outside_range
+from lanner.prep.folding import folded
 from lanner.prep.keys import scalar_keys
 from lanner.prep.numbers import numbers_of
 from lanner.prep.texts import as_arrow, is_text, plain_texts, text_buffers
@@ -90,8 +92,8 @@ class _Assembly:
         self._reject(parsed.bad, reason, feature.source, lambda value: bags.problem(feature, value))
         encoder = feature.encoder
         if isinstance(encoder, IdentityEncoder):
-            outside = outside_identity(feature, encoder, parsed.keys)
-            wanted = f"in 0..{encoder.size - 1}, the ids of table {feature.table_name!r}"
+            outside = outside_identity(feature, encoder, folded(feature, parsed.keys))
+            wanted = f"in {encoder.values}, the {_taken(encoder)} of table {feature.table_name!r}"
             self._reject(outside, "range", feature.source, lambda value: f"{value!r} is not {wanted}")
         return parsed.keys
 
@@ -116,7 +118,9 @@ class _Assembly:
 
 def outside_identity(feature: Sparse, encoder: IdentityEncoder, keys: Keys) -> np.ndarray:
     """Rows (bool [rows]) with a key outside the table, or without a value where the encoder has no id for that."""
-    outside = (keys.keys < 0) | (keys.keys >= encoder.size)
+    outside = np.zeros(len(keys.keys), np.bool_)
+    if encoder.outside is None:
+        outside = outside_range(encoder, keys.keys.astype(np.int64, copy=False))
     if keys.offsets is None:
         missing = np.zeros(len(outside), np.bool_) if keys.missing is None else keys.missing
         return (outside & ~missing) | (missing & (encoder.missing is None))
@@ -125,6 +129,10 @@ def outside_identity(feature: Sparse, encoder: IdentityEncoder, keys: Keys) -> n
     if feature.hotness is not None and encoder.missing is None:
         rows |= np.diff(keys.offsets) == 0
     return rows
+
+
+def _taken(encoder: IdentityEncoder) -> str:
+    return "values" if encoder.lowest else "ids"
 
 
 def group_keys(array: pa.Array) -> np.ndarray:

@@ -15,6 +15,7 @@ from lanner.hashindex import HashIndex
 from lanner.kernels.hashing import values as kernels
 from lanner.kernels.hashing import xxh64
 from lanner.prep.chunk import Keys
+from lanner.prep.first_rows import FirstRows
 from lanner.prep.texts import text_buffers
 from lanner.schema import Raw
 
@@ -26,38 +27,53 @@ _CHECK_SEED = 0x5EED
 class TableCounter:
     """Counts of the values of raw kind `raw`, exact, in memory of about 40 bytes a distinct value (and its text).
 
-    Not for two threads at once; count files apart and `merge`, in any order: the counts are the same.
+    With `seen` the row in which each value was seen first is kept as well. Not for two threads at once; count files
+    apart and `merge`, in any order: the counts are the same.
     """
 
-    def __init__(self, raw: Raw) -> None:
+    def __init__(self, raw: Raw, seen: bool = False) -> None:
         self.raw = raw
         self._counts: _NumberCounts | _TextCounts = _TextCounts() if raw == "string" else _NumberCounts()
+        self._first = FirstRows() if seen else None
 
-    def add(self, keys: Keys) -> None:
-        """Count the present values of one feature of a chunk.
+    def add(self, keys: Keys, rows: np.ndarray | None = None) -> None:
+        """Count the present values of one feature of a chunk; `rows` (int64 [keys]) are their row numbers.
 
         Raises DataError when two different texts have the same 64-bit key.
         """
         self._counts.add(keys)
+        if self._first is not None:
+            assert rows is not None
+            present = slice(None) if keys.missing is None else ~keys.missing
+            self._first.add(keys.keys[present], rows[present])
 
     def merge(self, other: TableCounter) -> None:
         """Add the counts of `other`, which is left as it was."""
         if self.raw != other.raw:
             raise DataError(f"counts of {other.raw} values cannot be added to counts of {self.raw} values")
-        self._counts.add_table(other.table())
+        self._add_table(other.table())
+
+    def _add_table(self, table: pa.Table) -> None:
+        self._counts.add_table(table)
+        if self._first is not None:
+            self._first.add(table["key"].to_numpy(), table["first"].to_numpy())
 
     def __len__(self) -> int:
         """Number of distinct values."""
         return len(self._counts)
 
     def table(self) -> pa.Table:
-        """Columns key (int64) and count (int64), for texts also text (large_string) and check (uint64)."""
-        return self._counts.table()
+        """Columns key and count (int64), for texts also text (large_string) and check (uint64).
+
+        And first (int64), the row each was seen in first, where that is kept.
+        """
+        table = self._counts.table()
+        return table if self._first is None else table.append_column("first", [self._first.of(table["key"].to_numpy())])
 
     def frequent(self, min_count: int) -> TableCounter:
         """A new counter of the values seen at least `min_count` times."""
-        table, counter = self.table(), TableCounter(self.raw)
-        counter._counts.add_table(table.filter(pc.greater_equal(table["count"], min_count)))
+        table, counter = self.table(), TableCounter(self.raw, self._first is not None)
+        counter._add_table(table.filter(pc.greater_equal(table["count"], min_count)))
         return counter
 
     def save(self, uri: str | os.PathLike[str]) -> None:
@@ -75,8 +91,8 @@ class TableCounter:
             raw = (table.schema.metadata or {})[b"lanner.raw"].decode()
         except (pa.ArrowException, KeyError) as error:
             raise DataError(f"{os.fspath(uri)}: not a file of value counts: {error}") from error
-        counter = cls(raw)
-        counter._counts.add_table(table)
+        counter = cls(raw, "first" in table.column_names)
+        counter._add_table(table)
         return counter
 
 
@@ -161,7 +177,16 @@ class _TextCounts:
 
 def by_frequency(table: pa.Table) -> np.ndarray:
     """Row order of a counter's table: count descending, ties by value ascending (texts by their bytes)."""
+    return _sorted(table, "count", "descending")
+
+
+def by_first_row(table: pa.Table) -> np.ndarray:
+    """Row order of a counter's table: the row a value was seen in first ascending, ties by value ascending."""
+    return _sorted(table, "first", "ascending")
+
+
+def _sorted(table: pa.Table, column: str, direction: str) -> np.ndarray:
     value = "text" if "text" in table.column_names else "key"
-    order = pc.sort_indices(table, sort_keys=[("count", "descending"), (value, "ascending")])
+    order = pc.sort_indices(table, sort_keys=[(column, direction), (value, "ascending")])
     positions: np.ndarray = order.to_numpy()
     return positions

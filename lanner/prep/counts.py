@@ -12,11 +12,15 @@ from lanner.kernels import parallel
 from lanner.kernels.hashing import bucket
 from lanner.prep.chunk import Keys, RawChunk
 from lanner.prep.counting import TableCounter
+from lanner.prep.first_rows import rows_of
+from lanner.prep.folding import folded
 from lanner.prep.vocabulary import Vocabulary
 from lanner.schema import Schema, VocabEncoder
 
 NUMBER_BYTES, TEXT_BYTES = 64, 200
 """Bytes a distinct value takes while its table of counts grows (half empty, old and new copy)."""
+SEEN_BYTES = 80
+"""The same for the row it was seen in first, where that is kept."""
 _SEED = 1
 
 
@@ -31,12 +35,15 @@ class Counts:
             table: [k for k, feature in enumerate(schema.sparse) if feature.table_name == table]
             for table in self._encoders
         }
-        self._counters = {table: TableCounter(self._raws[table]) for table in self._encoders}
+        self._features = schema.sparse
+        self._rows = 0
+        self._counters = {table: self._counter(table) for table in self._encoders}
 
     def work(self, chunk: RawChunk) -> list[Callable[[], None]]:
         """What to run, in any order or at once, to count `chunk`."""
         largest_first = sorted(self._counters, key=self._size, reverse=True)  # so that threads end together
-        return [partial(self._count, table, chunk) for table in largest_first]
+        first, self._rows = self._rows, self._rows + chunk.rows
+        return [partial(self._count, table, chunk, first) for table in largest_first]
 
     def drop_largest(self) -> None:
         """Put the largest tables off while all together are over the budget."""
@@ -58,18 +65,26 @@ class Counts:
         return {table: found[table] for table in self._encoders}
 
     def _size(self, table: str) -> int:
-        return len(self._counters[table]) * (TEXT_BYTES if self._raws[table] == "string" else NUMBER_BYTES)
+        size = TEXT_BYTES if self._raws[table] == "string" else NUMBER_BYTES
+        return len(self._counters[table]) * (size + (SEEN_BYTES if self._by_row(table) else 0))
 
-    def _count(self, table: str, chunk: RawChunk) -> None:
+    def _by_row(self, table: str) -> bool:
+        return self._encoders[table].order == "seen"
+
+    def _counter(self, table: str) -> TableCounter:
+        return TableCounter(self._raws[table], self._by_row(table))
+
+    def _count(self, table: str, chunk: RawChunk, first: int) -> None:
         for column in self._columns[table]:
-            self._counters[table].add(chunk.sparse[column])
+            keys = folded(self._features[column], chunk.sparse[column])
+            self._counters[table].add(keys, rows_of(keys, first) if self._by_row(table) else None)
 
     def _in_passes(self, table: str, min_count: int, read: Callable[[], Iterable[RawChunk]]) -> TableCounter:
         """The frequent values of a large table, from passes over an ever smaller share of its values each."""
         passes = 1
         while True:
             passes *= 4
-            frequent = TableCounter(self._raws[table])
+            frequent = self._counter(table)
             for number in range(passes):
                 counter = self._one_pass(table, number, passes, read)
                 if counter is None:  # still too large: cut finer
@@ -82,11 +97,16 @@ class Counts:
         self, table: str, number: int, passes: int, read: Callable[[], Iterable[RawChunk]]
     ) -> TableCounter | None:
         """Counts of the values that hash to `number`; None when they outgrow the budget."""
-        self._counters = {table: TableCounter(self._raws[table])}
-        counter = self._counters[table]
+        self._counters = {table: self._counter(table)}
+        counter, first = self._counters[table], 0
         for chunk in read():
             for column in self._columns[table]:
-                counter.add(_share(chunk.sparse[column], number, passes))
+                keys = folded(self._features[column], chunk.sparse[column])
+                positions = _share(keys, number, passes)
+                texts = None if keys.texts is None else keys.texts.take(pa.array(positions))
+                rows = rows_of(keys, first)[positions] if self._by_row(table) else None
+                counter.add(Keys(keys.keys[positions], texts=texts), rows)
+            first += chunk.rows
             self.drop_largest()
             if not self._counters:
                 return None
@@ -94,11 +114,9 @@ class Counts:
         return counter
 
 
-def _share(keys: Keys, number: int, passes: int) -> Keys:
-    """The present values of `keys` that hash to `number`, flat."""
+def _share(keys: Keys, number: int, passes: int) -> np.ndarray:
+    """Positions (int64) of the present values of `keys` that hash to `number`."""
     chosen = bucket(keys.keys, _SEED, passes) == number
     if keys.missing is not None:
         chosen &= ~keys.missing
-    positions = np.flatnonzero(chosen)
-    texts = None if keys.texts is None else keys.texts.take(pa.array(positions))
-    return Keys(keys.keys[positions], texts=texts)
+    return np.flatnonzero(chosen)

@@ -13,6 +13,7 @@ from lanner import storage
 from lanner.errors import DataError, IdRangeError, SchemaError
 from lanner.kernels.hashing import bucket, scatter
 from lanner.prep.chunk import Keys, RawChunk
+from lanner.prep.folding import folded
 from lanner.prep.keys import Values
 from lanner.prep.request import dense_block, sparse_keys
 from lanner.prep.transforms import Transforms
@@ -25,7 +26,8 @@ class IdColumn:
     """Ids of one feature in the smallest unsigned type that holds its table (int64 beyond 32 bits).
 
     One id a row; or flat, with `offsets` (int64 [rows + 1]). `missing` counts the rows without a value. Ids from
-    `first_id` on stand for known values; `missing_ids` of those below for missing ones.
+    `first_id` on stand for known values; `missing_ids` of those below for missing ones. Where ids do not tell,
+    `counted_unknown` says how many values are not in the vocabulary.
     """
 
     values: np.ndarray
@@ -33,10 +35,13 @@ class IdColumn:
     missing: int
     first_id: int = 0
     missing_ids: int = 0
+    counted_unknown: int | None = None
 
     @property
     def unknown(self) -> int:
         """How many values are not in the vocabulary."""
+        if self.counted_unknown is not None:
+            return self.counted_unknown
         return int(np.count_nonzero(self.values < self.first_id)) - self.missing_ids if self.first_id else 0
 
 
@@ -63,14 +68,14 @@ def table_rows(feature: Sparse, vocabulary: Vocabulary | None = None) -> Count:
     if isinstance(encoder, HashEncoder):
         return encoder.size + 1
     if isinstance(encoder, IdentityEncoder):
-        if encoder.missing is not None and not 0 <= encoder.missing < encoder.size:
-            raise SchemaError(
-                f"feature {feature.name!r}: missing id {encoder.missing} is outside 0..{encoder.size - 1}"
-            )
+        for name in ("missing", "outside"):
+            if (given := getattr(encoder, name)) is not None and not 0 <= given < encoder.size:
+                raise SchemaError(f"feature {feature.name!r}: {name} id {given} is outside 0..{encoder.size - 1}")
         return encoder.size
     if vocabulary is None:
         raise SchemaError(f"table {feature.table_name!r}: its vocabulary is not fitted yet")
-    return vocabulary.rows
+    rows = max(vocabulary.rows, 1)
+    return rows if encoder.max_rows is None else min(rows, encoder.max_rows)
 
 
 def id_dtype(rows: Count) -> np.dtype:
@@ -147,6 +152,8 @@ class Encoder:
             if vocabulary.unknown_buckets != encoder.unknown_buckets:
                 seen = vocabulary.unknown_buckets
                 raise SchemaError(f"{where}: vocabulary with {seen} unknown buckets, not {encoder.unknown_buckets}")
+            if vocabulary.reserved != encoder.reserved:
+                raise SchemaError(f"{where}: vocabulary with ids from {vocabulary.first_id}, not {encoder.first_id}")
         rows = table_rows(feature, vocabulary)
         if isinstance(table.rows, int) and (rows == "dynamic" or table.rows < rows):
             ids = "any 64-bit key" if rows == "dynamic" else f"{rows} ids"
@@ -155,11 +162,17 @@ class Encoder:
 
     def _ids(self, at: int, keys: Keys) -> IdColumn:
         feature, encoder = self.schema.sparse[at], self.schema.sparse[at].encoder
+        missing = _missing_rows(keys)
+        keys = folded(feature, keys)
         flat = np.empty(len(keys.keys), self._dtypes[at])
-        first_id = 0
+        first_id, unknown = 0, None
         if isinstance(encoder, VocabEncoder):
-            first_id = encoder.first_id
-            self.vocabularies[feature.table_name].encode(keys.keys, keys.missing, flat)
+            first_id, vocabulary = encoder.first_id, self.vocabularies[feature.table_name]
+            if encoder.reserved and encoder.max_rows is None:
+                vocabulary.encode(keys.keys, keys.missing, flat)
+            else:
+                flat[:] = vocabulary.encode(keys.keys, keys.missing) % (encoder.max_rows or vocabulary.rows or 1)
+                unknown = vocabulary.count_unknown(keys.keys, keys.missing)
         elif isinstance(encoder, HashEncoder):
             flat[:] = 1 + bucket(keys.keys, encoder.seed, encoder.size)
             if keys.missing is not None:
@@ -170,12 +183,11 @@ class Encoder:
                 flat[keys.missing] = MISSING_ID
         else:
             flat[:] = _identity(feature, encoder, keys)
-        missing = _missing_rows(keys)
         if keys.offsets is None:
-            return IdColumn(flat, None, missing, first_id, missing)
+            return IdColumn(flat, None, missing, first_id, _missing_rows(keys), unknown)
         if feature.hotness is None:
-            return IdColumn(flat, keys.offsets, missing, first_id)
-        return IdColumn(*_fixed(feature, flat, keys.offsets), missing, first_id, missing * feature.hotness)
+            return IdColumn(flat, keys.offsets, missing, first_id, counted_unknown=unknown)
+        return IdColumn(*_fixed(feature, flat, keys.offsets), missing, first_id, missing * feature.hotness, unknown)
 
 
 def _missing_rows(keys: Keys) -> int:
@@ -186,19 +198,28 @@ def _missing_rows(keys: Keys) -> int:
 
 def _identity(feature: Sparse, encoder: IdentityEncoder, keys: Keys) -> np.ndarray:
     """The keys as ids: checked to lie in the table, missing ones replaced."""
-    ids = keys.keys.astype(np.int64)
-    outside = (ids < 0) | (ids >= encoder.size)
+    values = keys.keys.astype(np.int64)
+    outside = outside_range(encoder, values)
+    ids = values - encoder.lowest
     if keys.missing is not None and keys.missing.any():
         ids[keys.missing] = _missing_id(feature, encoder, int(np.flatnonzero(keys.missing)[0]))
         outside &= ~keys.missing
-    if outside.any():
+    if encoder.outside is not None:
+        ids[outside] = encoder.outside
+    elif outside.any():
         at = int(np.flatnonzero(outside)[0])
         row = at if keys.offsets is None else int(np.searchsorted(keys.offsets, at, side="right")) - 1
         raise IdRangeError(
-            f"column {feature.source!r}, row {row}: {ids[at]} is outside 0..{encoder.size - 1} "
+            f"column {feature.source!r}, row {row}: {values[at]} is outside {encoder.values} "
             f"(identity encoder of table {feature.table_name!r})"
         )
     return ids
+
+
+def outside_range(encoder: IdentityEncoder, values: np.ndarray) -> np.ndarray:
+    """Which values (int64 [n]) have no id of their own (bool [n])."""
+    outside: np.ndarray = (values < encoder.lowest) | (values > encoder.lowest + encoder.size - 1)
+    return outside
 
 
 def _missing_id(feature: Sparse, encoder: IdentityEncoder, row: int) -> int:

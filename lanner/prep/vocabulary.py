@@ -1,7 +1,8 @@
 """`Vocabulary`: the values of one table that have an id of their own, and the ids they have.
 
 Id 0 is the missing value; unknown values take id 0 too, or one of the ids 1..n of n unknown buckets; known values
-follow from `first_id` on by falling count, ties by value ascending (texts by their bytes).
+follow from `first_id` on by falling count, ties by value ascending (texts by their bytes). See `VocabEncoder` for
+conventions that number otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lanner.errors import DataError
 from lanner.hashindex import HashIndex
 from lanner.kernels import parallel
 from lanner.kernels.hashing import narrow, values, xxh64
-from lanner.prep.counting import TableCounter, by_frequency
+from lanner.prep.counting import TableCounter, by_first_row, by_frequency
 from lanner.prep.texts import text_buffers
 from lanner.schema import MISSING_ID, Raw, VocabEncoder
 
@@ -35,11 +36,17 @@ class Vocabulary:
     """Known values in id order: `keys` and `counts` (int64 [n]), and `texts` (large_string) for raw `string`."""
 
     def __init__(
-        self, raw: Raw, keys: np.ndarray, counts: np.ndarray, texts: pa.Array | None = None, unknown_buckets: int = 0
+        self,
+        raw: Raw,
+        keys: np.ndarray,
+        counts: np.ndarray,
+        texts: pa.Array | None = None,
+        unknown_buckets: int = 0,
+        reserved: bool = True,
     ) -> None:
         self.raw, self.keys, self.counts, self.texts = raw, keys, counts, texts
-        self.unknown_buckets = unknown_buckets
-        self._reserved = np.int64(self.first_id), np.uint64(unknown_buckets)
+        self.unknown_buckets, self.reserved = unknown_buckets, reserved
+        self._first = np.int64(1 + unknown_buckets), np.uint64(unknown_buckets)
         self.index = HashIndex(len(keys))
         if self.index.insert(keys, np.arange(len(keys))) != len(keys):
             raise DataError(f"vocabulary: {len(keys)} values, but only {len(self.index)} distinct ones")
@@ -47,18 +54,20 @@ class Vocabulary:
 
     @classmethod
     def fit(cls, counter: TableCounter, encoder: VocabEncoder) -> Vocabulary:
-        """The values counted at least `min_count` times, at most `max_size` of them."""
+        """The values counted at least `min_count` times, the `max_size` most frequent ones, in the encoder's order."""
         table = counter.table()
         table = table.filter(pc.greater_equal(table["count"], encoder.min_count))
         table = table.take(by_frequency(table)[: encoder.max_size])
+        if encoder.order == "seen":
+            table = table.take(by_first_row(table))
         texts = table["text"].combine_chunks() if counter.raw == "string" else None
         keys, counts = table["key"].to_numpy(), table["count"].to_numpy()
-        return cls(counter.raw, keys, counts, texts, encoder.unknown_buckets)
+        return cls(counter.raw, keys, counts, texts, encoder.unknown_buckets, encoder.reserved)
 
     @property
     def first_id(self) -> int:
-        """Id of the most frequent value."""
-        return 1 + self.unknown_buckets
+        """Id of the first known value."""
+        return 1 + self.unknown_buckets if self.reserved else 0
 
     @property
     def ids(self) -> np.ndarray:
@@ -73,17 +82,25 @@ class Vocabulary:
     def encode(self, keys: np.ndarray, missing: np.ndarray | None = None, out: np.ndarray | None = None) -> np.ndarray:
         """Ids of canonical keys (int64 or uint32 [n]), int64 or written to `out` of any integer type that fits.
 
-        Where `missing` (bool [n]) is true the id is 0, whatever the key.
+        Where `missing` (bool [n]) is true the id is 0, whatever the key. So it is for unknown keys of a vocabulary
+        without reserved ids.
         """
         ids = np.empty(len(keys), np.int64) if out is None else out
         masked = _NONE_MISSING if missing is None else missing
-        beside = keys, masked, *self._reserved, ids
+        beside = keys, masked, *self._first, ids
         if self.raw == "hex" and keys.dtype == np.uint32:
             parallel.run(narrow.vocabulary_ids, len(keys), *self._narrow_slots(), *beside, grain=_GRAIN)
         else:
             where = self.index.slots, self.index.plan
             parallel.run(values.vocabulary_ids, len(keys), *where, *beside, grain=_GRAIN)
+        if not self.reserved:
+            np.subtract(np.maximum(ids, 1), 1, out=ids)
         return ids
+
+    def count_unknown(self, keys: np.ndarray, missing: np.ndarray | None = None) -> int:
+        """How many of `keys` are neither missing nor known."""
+        absent = self.index.find(keys) < 0
+        return int(np.count_nonzero(absent if missing is None else absent & ~missing))
 
     def _narrow_slots(self) -> tuple[np.ndarray, np.uint64]:
         """Slots for 32-bit keys, made at first use (by two threads at once, perhaps: both make the same)."""
@@ -119,6 +136,8 @@ class Vocabulary:
             value = pa.array(self._values(np.arange(len(self.keys))), pa.large_string())
         table = pa.table({"value": value, "id": self.ids, "count": self.counts})
         notes = {"lanner.raw": self.raw, "lanner.unknown_buckets": str(self.unknown_buckets)}
+        if not self.reserved:
+            notes["lanner.reserved"] = "no"
         with storage.publish(uri) as file:
             pq.write_table(table.replace_schema_metadata(notes), file, compression="zstd")
 
@@ -130,15 +149,16 @@ class Vocabulary:
                 table = pq.read_table(file).sort_by("id")
             notes = table.schema.metadata or {}
             raw: Raw = notes[b"lanner.raw"].decode()
-            buckets = int(notes[b"lanner.unknown_buckets"])
+            buckets, reserved = int(notes[b"lanner.unknown_buckets"]), b"lanner.reserved" not in notes
             ids, counts = table["id"].to_numpy(), table["count"].to_numpy()
             texts = None if raw == "int" else table["value"].combine_chunks().cast(pa.large_string())
             keys = table["value"].to_numpy() if texts is None else _keys_of(raw, texts)
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise DataError(f"{os.fspath(uri)}: not a vocabulary: {error}") from error
-        if not np.array_equal(ids, np.arange(buckets + 1, buckets + 1 + len(keys))):
-            raise DataError(f"{os.fspath(uri)}: ids do not run from {buckets + 1} upwards without gaps")
-        return cls(raw, keys, counts, texts if raw == "string" else None, buckets)
+        first = buckets + 1 if reserved else 0
+        if not np.array_equal(ids, np.arange(first, first + len(keys))):
+            raise DataError(f"{os.fspath(uri)}: ids do not run from {first} upwards without gaps")
+        return cls(raw, keys, counts, texts if raw == "string" else None, buckets, reserved)
 
 
 def _keys_of(raw: Raw, texts: pa.Array) -> np.ndarray:

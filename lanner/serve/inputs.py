@@ -37,7 +37,7 @@ class Inputs:
             name: np.uint64(2**64 - 1 if count == "dynamic" else int(count) - 1) for name, count in rows.items()
         }
         self._lasts = np.array([self._last[feature.table_name] for feature in self._one_hot], dtype=np.uint64)
-        self.required = [f.source for f in schema.sparse if _required(f.encoder)]
+        self.required = [f.source for f in schema.sparse if _required(f)]
 
     def is_raw(self, request: Request) -> bool:
         """True when the request must go through the encoder."""
@@ -142,8 +142,9 @@ class Inputs:
         )
 
 
-def _required(encoder: Any) -> bool:
-    return isinstance(encoder, IdentityEncoder) and encoder.missing is None
+def _required(feature: Sparse) -> bool:
+    encoder = feature.encoder
+    return isinstance(encoder, IdentityEncoder) and encoder.missing is None and feature.fill is None
 
 
 def _names(names: Iterable[str]) -> str:
