@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lanner.cli.console import Json, people, print_json, print_table, usage
+from lanner.errors import ConfigError
 
 if TYPE_CHECKING:
     from lanner.prep.summary import PrepSummary
@@ -19,19 +20,32 @@ def prep(
     out: Annotated[str, Option(help="Dataset directory to write, local or any fsspec URI.")],
     source: Annotated[Literal["criteo", "csv", "parquet"], Option(help="Kind of input.")] = "criteo",
     schema: Annotated[str | None, Option(help="Schema file (YAML); Criteo logs have a default.")] = None,
+    recipe: Annotated[
+        Literal["lanner", "nvidia-dlrm", "facebook-dlrm", "mlperf-dlrm"],
+        Option(help="Convention that says what is not said here: transform, ids, fit, split, shuffle."),
+    ] = "lanner",
     split: Annotated[
-        Literal["none", "sequential", "random", "time", "file"] | None, Option(help="[default: sequential]")
+        Literal["none", "sequential", "random", "time", "file", "day"] | None, Option(help="[default: sequential]")
     ] = None,
-    valid: Annotated[str | None, Option(help="Fraction, number of rows, start time or glob [default: 0.1].")] = None,
+    valid: Annotated[
+        str | None, Option(help="Fraction, number of rows, start time, glob or half of the last day [default: 0.1].")
+    ] = None,
     test: Annotated[str | None, Option(help="The same for the test split [default: 0.1].")] = None,
-    seed: Annotated[int, Option(help="Seed of a random split.")] = 0,
+    seed: Annotated[int, Option(help="Seed of a random split and of the shuffle.")] = 0,
+    shuffle: Annotated[
+        bool | None, Option(help="Put the training rows in random order [default: in input order].")
+    ] = None,
     time: Annotated[str | None, Option(help="Time column, for a split by time.")] = None,
     fit: Annotated[
-        Literal["train", "all"], Option(help="Count values on the training rows only (train) or on all rows (all).")
-    ] = "train",
+        Literal["train", "all"] | None,
+        Option(help="Count values on the training rows only (train) or on all rows (all) [default: train]."),
+    ] = None,
     tolerant: Annotated[bool, Option("--tolerant", help="Drop bad rows to rejects.tsv instead of stopping.")] = False,
     rows: Annotated[int | None, Option(min=1, help="Stop after this many rows.")] = None,
-    min_count: Annotated[int | None, Option(help="Values seen less often share the unknown id [default: 15].")] = None,
+    min_count: Annotated[
+        str | None,
+        Option(help="Values seen less often share the unknown id [default: 15]; for single tables: 15,C3=5."),
+    ] = None,
     max_size: Annotated[int | None, Option(help="Keep only the most frequent values of each table.")] = None,
     unknown_buckets: Annotated[int | None, Option(help="Ids that unknown values are hashed to.")] = None,
     hash_size: Annotated[int | None, Option(help="Hash into this many ids, without vocabularies.")] = None,
@@ -54,7 +68,11 @@ def prep(
 ) -> None:
     """Turn raw logs into a dataset: ids by frequency from the training rows, transformed numbers, splits.
 
-    Example: lanner prep --source criteo day_0.gz day_1.gz --out criteo --valid 0.1 --test 0.1
+    Examples:
+
+    lanner prep --source criteo day_0.gz day_1.gz --out criteo --valid 0.1 --test 0.1
+
+    lanner prep --recipe nvidia-dlrm "day_*" --out criteo --min-count 15,C3=5
     """
     from lanner.prep import prepare
     from lanner.prep.plan import memory_bytes
@@ -68,11 +86,13 @@ def prep(
     if null:
         reading["null"] = tuple(null)
     with usage():
+        least = counts_by_table(min_count)
         SplitPlan(split, share(split, valid), share(split, test), seed)
         memory_bytes(memory)
     choices: dict[str, Any] = {
-        "split": split, "valid": share(split, valid), "test": share(split, test), "seed": seed, "fit": fit,
-        "min_count": min_count, "max_size": max_size, "unknown_buckets": unknown_buckets, "hash_size": hash_size,
+        "recipe": recipe, "shuffle": shuffle, "split": split,
+        "valid": share(split, valid), "test": share(split, test), "seed": seed, "fit": fit,
+        "min_count": least, "max_size": max_size, "unknown_buckets": unknown_buckets, "hash_size": hash_size,
         "keys": keys, "transform": transform, "dense_type": dense_type,
     }  # fmt: skip
     try:
@@ -89,9 +109,21 @@ def prep(
         _report(summary)
 
 
+def counts_by_table(text: str | None) -> int | dict[str, int] | None:
+    """`15`, or `15,C3=5,C7=2`: a number for all tables and others for single ones. Raises ConfigError."""
+    if text is None:
+        return None
+    parts = [part.rpartition("=") for part in text.split(",")]
+    try:
+        counts = {name.strip() or "*": int(count) for name, _, count in parts}
+    except ValueError:
+        raise ConfigError(f"min_count {text!r}: expected a number, or like 15,C3=5") from None
+    return counts["*"] if list(counts) == ["*"] else counts
+
+
 def share(split: str | None, text: str | None) -> float | int | str | None:
-    """`text` as a fraction or a number of rows, except for splits by time and by file, which take text."""
-    if text is None or split in ("time", "file"):
+    """`text` as a fraction or a number of rows, except for splits by time, file and day, which take text."""
+    if text is None or split in ("time", "file", "day"):
         return text
     try:
         return int(text)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,7 @@ from lanner.prep.plan import Plan
 from lanner.prep.rejects import HEADER
 from lanner.prep.rows import batches
 from lanner.prep.scratch import scratch_folder, scratch_path
+from lanner.prep.shuffle import shuffled
 from lanner.prep.split import SPLITS
 from lanner.prep.stage import REJECTS, StagedFile
 from lanner.prep.staged_rows import StagedRows
@@ -49,13 +52,18 @@ def run(plan: Plan, overwrite: bool = False, quiet: bool = False, scratch: str |
             beside = other.submit(_write_beside, plan.out, encoder, staged)
             writers = [PartWriter(plan.out, split, publisher) for split in rows.counts]
             for writer in writers:
-                _write_split(plan, encoder, rows, writer, counts, quiet)
+                chunks = _in_order(plan, rows, writer.split, folder)
+                _write_split(plan, encoder, chunks, rows.counts[writer.split], writer, counts, quiet)
             for writer in writers:
                 entries |= writer.entries()
             entries |= beside.result()
         summary = _summary(plan, rows, staged, counts)
         info = {"source": plan.source, "fit": plan.fit, "using": plan.using, **summary.to_dict()}
         del info["out"], info["seconds"]
+        if plan.recipe != "lanner":
+            info["recipe"] = plan.recipe
+        if plan.shuffle is not None:
+            info["shuffle"] = plan.shuffle
         made = Manifest(kind="dataset", fingerprint=encoder.schema.fingerprint(), files=entries, info=info)
         manifests.write(plan.out, made)
     summary.seconds = round(time.perf_counter() - start, 3)
@@ -95,12 +103,25 @@ def _clear(out: str) -> None:
     storage.remove(storage.join(out, REJECTED))
 
 
+def _in_order(plan: Plan, rows: StagedRows, split: str, folder: Path) -> Iterator[RawChunk]:
+    """The rows of a split in the order they are written in."""
+    if split != "train" or plan.shuffle is None:
+        return rows.of(split)
+    return shuffled(rows.of(split), rows.counts[split], plan.shuffle, folder / "shuffle", plan.memory // 4)
+
+
 def _write_split(
-    plan: Plan, encoder: Encoder, rows: StagedRows, writer: PartWriter, counts: FeatureCounts, quiet: bool
+    plan: Plan,
+    encoder: Encoder,
+    chunks: Iterator[RawChunk],
+    rows: int,
+    writer: PartWriter,
+    counts: FeatureCounts,
+    quiet: bool,
 ) -> None:
     encode, split = partial(_encode, encoder, plan.dense_type), writer.split
-    with progress(f"writing {split}", rows.counts[split], quiet) as bar, writer:
-        for batch, (missing, unknown) in map_ordered(encode, batches(rows.of(split), BATCH_ROWS)):
+    with progress(f"writing {split}", rows, quiet) as bar, writer:
+        for batch, (missing, unknown) in map_ordered(encode, batches(chunks, BATCH_ROWS)):
             writer.write(batch)
             counts.add(split, missing, unknown)
             bar.advance(batch.num_rows)

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from fsspec.core import url_to_fs
 
@@ -15,13 +15,14 @@ from lanner import storage
 from lanner.errors import ConfigError
 from lanner.kernels.parallel import threads
 from lanner.prep.choices import Choices
+from lanner.prep.conventions import Fit
 from lanner.prep.encoder import Encoder
+from lanner.prep.folding import fill_key
 from lanner.prep.sources import ReadOptions, Source, open_source
 from lanner.prep.split import SplitPlan
 from lanner.prep.writer import DenseType
 from lanner.schema import Schema
 
-Fit = Literal["train", "all"]
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LEAST_MEMORY = 64 << 20
 _BLOCK = (64 << 10, 8 << 20)
@@ -34,7 +35,8 @@ _COPIES = 4
 class Plan:
     """A checked run. `files` and, for a split by file, their `file_splits`; `using` is a dataset to encode like.
 
-    `memory` is in bytes: an eighth is for blocks underway, half for counts.
+    `memory` is in bytes: an eighth is for blocks underway, half for counts. `shuffle` is the seed of a global shuffle
+    of the training rows; `recipe` is told in the manifest only.
     """
 
     source: str
@@ -50,6 +52,8 @@ class Plan:
     dense_type: DenseType = "float32"
     using: str | None = None
     memory: int = 2 << 30
+    shuffle: int | None = None
+    recipe: str = "lanner"
 
     def stage_key(self, file: str) -> str:
         """Name of the staged copy of `file`: changes with the file's size or age and with how it is read."""
@@ -120,6 +124,9 @@ def make_plan(
     if (split.kind == "time") != (options.time is not None):
         raise ConfigError("a split by time needs the name of the time column, and only such a split does")
     reader.check(whole, options)
+    for feature in whole.sparse:
+        if feature.fill is not None:
+            fill_key(feature.raw, feature.fill)
     files, file_splits = split.resolve(storage.expand(patterns))
     if folder := next((file for file in files if storage.is_directory(file)), None):
         raise ConfigError(f"{folder} is a directory: name the files in it, for example {folder}/*")
@@ -139,11 +146,13 @@ def _options(reading: dict[str, Any]) -> ReadOptions:
     return options
 
 
-def _check_rest(fit: str, rows: int | None, dense_type: str, strict: bool) -> None:
+def _check_rest(fit: str, rows: int | None, dense_type: str, shuffle: int | None, **_: Any) -> None:
     if fit not in ("train", "all"):
         raise ConfigError(f"fit {fit!r}: expected train or all")
     if dense_type not in ("float32", "float16"):
         raise ConfigError(f"dense_type {dense_type!r}: expected float32 or float16")
+    if shuffle is not None and shuffle < 0:
+        raise ConfigError(f"seed {shuffle}: expected at least 0")
     if rows is not None and rows < 1:
         raise ConfigError(f"rows {rows}: expected at least 1")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lanner.schema import Schema, Transform
 
 if TYPE_CHECKING:
+    from lanner.prep.conventions import Fit, Recipe
     from lanner.prep.split import Share, SplitKind
     from lanner.prep.summary import PrepSummary
     from lanner.prep.writer import DenseType
@@ -22,14 +23,16 @@ def prepare(
     source: str = "criteo",
     schema: Schema | Location | None = None,
     *,
+    recipe: Recipe = "lanner",
     split: SplitKind | None = None,
     valid: Share = None,
     test: Share = None,
     seed: int = 0,
-    fit: str = "train",
+    fit: Fit | None = None,
+    shuffle: bool | None = None,
     tolerant: bool = False,
     rows: int | None = None,
-    min_count: int | None = None,
+    min_count: int | Mapping[str, int] | None = None,
     max_size: int | None = None,
     unknown_buckets: int | None = None,
     hash_size: int | None = None,
@@ -50,13 +53,16 @@ def prepare(
         out: the dataset directory, local or any fsspec URI. Its manifest is written last.
         source: `criteo`, `csv` or `parquet`.
         schema: what the columns are; a file or a `Schema`. Criteo logs have a default.
+        recipe: the convention that says what is not said here; see `lanner.prep.conventions`.
         split, valid, test, seed: see `lanner.prep.split`; by default the last tenth of the rows is for test and the
             tenth before it for validation.
-        fit: `train` counts values on training rows only; `all` on all rows, as NVIDIA's recipe does (validation
-            and test then know the future).
+        fit: `train` (default) counts values on training rows only; `all` on all rows, as the recipes of others do
+            (validation and test then know the future).
+        shuffle: put the training rows in random order by `seed`; by default they stay in the order of the input.
         tolerant: drop bad rows and keep them in `rejects.tsv`, instead of stopping at the first file with any.
         rows: stop after that many rows.
         min_count, max_size, unknown_buckets: of every vocabulary (the schema's own where None; 15 for Criteo).
+            `min_count` may also be a mapping from names of tables, "*" for all others.
         hash_size: hash every vocabulary feature into that many ids instead.
         keys: give every vocabulary feature 64-bit hashes for ids instead, for dynamic tables.
         transform: of every number (`log1p_clip0` for Criteo).
@@ -77,20 +83,28 @@ def prepare(
     """
     from lanner.prep import engine
     from lanner.prep.choices import Choices
+    from lanner.prep.conventions import convention
     from lanner.prep.plan import make_plan
     from lanner.prep.split import SplitPlan
 
-    whole = using is not None and split is None and valid is None and test is None
+    named = convention(recipe)
+    whole = split is None and valid is None and test is None
+    parts = named.split if whole else SplitPlan(split, valid, test, seed)
+    if using is not None and whole:
+        parts = SplitPlan("none", into="test")
+    choices = Choices(min_count, max_size, unknown_buckets, hash_size, keys, transform)
     plan = make_plan(
         [os.fspath(file) for file in ([files] if isinstance(files, str | os.PathLike) else files)],
         os.fspath(out),
         source,
         schema,
-        split=SplitPlan("none", into="test") if whole else SplitPlan(split, valid, test, seed),
-        choices=Choices(min_count, max_size, unknown_buckets, hash_size, keys, transform),
+        split=parts,
+        choices=choices.over(named.choices),
         memory=memory,
         reading=reading,
-        fit=fit,
+        fit=named.fit if fit is None else fit,
+        shuffle=seed if (named.shuffle if shuffle is None else shuffle) else None,
+        recipe=recipe,
         strict=not tolerant,
         rows=rows,
         dense_type=dense_type,

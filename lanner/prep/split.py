@@ -7,21 +7,23 @@
 | `random` | fractions | by a hash of the row's number in the input and `seed`: the same however the work is cut |
 | `time` | points in time T, or fractions | to the latest split with time >= T: ties at T fall on the later side |
 | `file` | globs | all rows of a matching file; files named only here are read as well |
+| `day` | `first` and `second` | the halves of the last file, in input order; of a single file, of its last seventh |
 
 A fraction of n rows is floor(fraction * n), but at least one row; for a split by time it is the latest rows, and T the
 earliest time among them. Without `split`, it is sequential with a tenth each
-for valid and test; a part that would leave no training row is then left out (valid first).
+for valid and test; a part that would leave no training row is then left out (valid first). The first half of a day
+of an odd number of rows is the larger one, or the smaller one as `first-floor`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatch
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -29,10 +31,13 @@ from lanner import storage
 from lanner.errors import ConfigError, DataError
 from lanner.kernels.hashing import bucket
 
-SplitKind = Literal["none", "sequential", "random", "time", "file"]
+SplitKind = Literal["none", "sequential", "random", "time", "file", "day"]
 Share = float | int | str | None
 SPLITS = ("train", "valid", "test")
 _DEFAULT = 0.1
+_HALVES = ("first", "first-floor", "second")
+_DAYS = 7
+"""Into how many days a single file is cut, as Facebook's script cuts the Kaggle log."""
 _RANGE = 2**53
 
 
@@ -50,14 +55,19 @@ class SplitPlan:
     into: str = "train"
 
     def __post_init__(self) -> None:
-        if self.kind not in (None, "none", "sequential", "random", "time", "file"):
-            raise ConfigError(f"split {self.kind!r}: expected none, sequential, random, time or file")
+        if self.kind is not None and self.kind not in get_args(SplitKind):
+            raise ConfigError(f"split {self.kind!r}: expected one of {', '.join(get_args(SplitKind))}")
         for name, share in self._shares():
             _check_share(self.kind or "sequential", name, share)
         if self.kind not in (None, "none") and self.valid is None and self.test is None:
             raise ConfigError(f"split {self.kind}: give valid, test or both")
         if sum(filter(None, (_fraction(self.kind, share) for _, share in self._shares()))) >= 1:
             raise ConfigError(f"valid {self.valid} and test {self.test} leave no rows for training")
+        if self.kind == "day" and (self.valid == "second") == (self.test == "second"):
+            raise ConfigError(
+                f"split day: valid {self.valid} and test {self.test}; expected one of them to be second and the other "
+                "first or first-floor"
+            )
         if self.kind == "time" and self.valid is not None and self.test is not None:
             by_fraction = _fraction("time", self.valid) is not None
             if by_fraction != (_fraction("time", self.test) is not None):
@@ -99,12 +109,16 @@ class SplitPlan:
         return {"split": self.kind or "sequential", "valid": self.valid, "test": self.test, "seed": seed}
 
     def bind(
-        self, rows: int, files: list[int] | None = None, times: Callable[[], np.ndarray] | None = None
+        self,
+        rows: int,
+        files: list[int] | None = None,
+        times: Callable[[], np.ndarray] | None = None,
+        file_rows: Sequence[int] = (),
     ) -> Assignment:
         """The rule for `rows` rows in all; `files` as from `resolve`, `times` gives the times of all rows.
 
-        `times` is asked for only by a split into fractions by time (8 bytes a row while it runs). Raises DataError
-        when no row is left to train.
+        `times` is asked for only by a split into fractions by time (8 bytes a row while it runs); `file_rows` are the
+        rows of each file, for a split by day. Raises DataError when no row is left to train.
         """
         if self.kind == "none":
             return Assignment("none", whole=SPLITS.index(self.into))
@@ -123,7 +137,19 @@ class SplitPlan:
             return Assignment("random", bounds=limits, seed=self.seed)
         if self.kind == "time":
             return Assignment("time", bounds=self._times(rows, times))
+        if self.kind == "day":
+            return self._halves(rows, file_rows)
         return Assignment("file", files=files)
+
+    def _halves(self, rows: int, file_rows: Sequence[int]) -> Assignment:
+        day = file_rows[-1] if len(file_rows) > 1 else rows // _DAYS
+        if not 2 <= day < rows:
+            raise DataError(
+                f"split day: {day} of {rows} rows are of the last day, expected at least 2, and fewer than all"
+            )
+        first = day // 2 if "first-floor" in (self.valid, self.test) else -(-day // 2)
+        order = (0, 2, 1) if self.valid == "second" else (0, 1, 2)
+        return Assignment("sequential", bounds=(rows - day, rows - day + first), order=order)
 
     def _times(self, rows: int, times: Callable[[], np.ndarray] | None) -> tuple[float, float]:
         """Where valid and test begin; infinity for one that was not asked for."""
@@ -141,10 +167,14 @@ class SplitPlan:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The rule, ready to apply; see the module's docstring."""
+    """The rule, ready to apply; see the module's docstring.
+
+    `order` lists the splits in which rows lie before, between and after the bounds.
+    """
 
     kind: str
     bounds: tuple[float, float] = (math.inf, math.inf)
+    order: tuple[int, int, int] = (0, 1, 2)
     seed: int = 0
     files: list[int] | None = None
     whole: int = 0
@@ -163,14 +193,14 @@ class Assignment:
         valid, test = self.bounds
         last = first_row + rows - 1
         if self.kind == "sequential" and (last < valid or first_row >= test or valid <= first_row <= last < test):
-            return int(first_row >= valid) + int(first_row >= test)
+            return self.order[int(first_row >= valid) + int(first_row >= test)]
         numbers = np.arange(first_row, first_row + rows, dtype=np.int64)
         return self._by_value(bucket(numbers, self.seed, _RANGE) if self.kind == "random" else numbers)
 
     def _by_value(self, values: np.ndarray) -> np.ndarray:
         valid, test = self.bounds
         # the latest split claims a row first, also where only one of the two is there
-        return np.where(values >= test, np.int8(2), (values >= valid).astype(np.int8))
+        return np.array(self.order, np.int8)[np.where(values >= test, np.int8(2), (values >= valid).astype(np.int8))]
 
 
 def _fraction(kind: str | None, share: Share) -> float | None:
@@ -211,6 +241,8 @@ def _check_share(kind: str, name: str, share: Share) -> None:
         raise ConfigError(f"split none: every row goes to train, so {name}={share!r} has no effect")
     if kind == "file" and not isinstance(share, str):
         raise ConfigError(f"split file: {name} is {share!r}, expected a glob of files")
+    if kind == "day" and share not in _HALVES:
+        raise ConfigError(f"split day: {name} is {share!r}, expected one of {', '.join(_HALVES)}")
     if kind == "time":
         time_value(share)
     if kind in ("sequential", "random"):

@@ -65,12 +65,13 @@ class StagedFile:
 class StageWriter:
     """Writes the chunks of one input file; a context manager that cleans up after an error."""
 
-    def __init__(self, folder: Path, file: str) -> None:
+    def __init__(self, folder: Path, file: str, least_rows: int = _LEAST_ROWS) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.staged = StagedFile(folder, file)
         self._sink = pa.OSFile(str(folder / ROWS), "wb")
         self._held: list[RawChunk] = []
+        self._least_rows = least_rows
 
     def __enter__(self) -> StageWriter:
         return self
@@ -86,7 +87,7 @@ class StageWriter:
             return
         self.staged.rows += chunk.rows
         self._held.append(chunk)
-        if sum(held.rows for held in self._held) >= _LEAST_ROWS:
+        if sum(held.rows for held in self._held) >= self._least_rows:
             self._write()
 
     def _write(self) -> None:

@@ -26,7 +26,8 @@ class StagedRows:
         self.total = sum(file.rows for file in staged)
         if not self.total:
             raise DataError("no usable rows in " + (", ".join(file.file for file in staged) or "no files"))
-        self._assignment = plan.split.bind(self.total, plan.file_splits, self._all_times)
+        file_rows = [file.rows for file in staged]
+        self._assignment = plan.split.bind(self.total, plan.file_splits, self._all_times, file_rows)
         counts = np.zeros(len(SPLITS), np.int64)
         for assigned, file, chunk in self._walk():
             if isinstance(assigned, int):

@@ -40,6 +40,16 @@ def test_default_gives_a_tenth_each_and_never_starves_training(rows: int, sizes:
     assert tuple(found.count(split) for split in range(3)) == sizes
 
 
+@given(st.integers(2, 40), st.integers(1, 60), st.booleans(), st.booleans(), st.lists(st.integers(0, 100), max_size=6))
+def test_halves_of_the_last_day(day: int, before: int, floor: bool, test_first: bool, cuts: list[int]) -> None:
+    first, rows = day // 2 if floor else day - day // 2, before + day
+    names = ("first-floor" if floor else "first", "second")
+    valid, test = reversed(names) if test_first else names
+    rule = SplitPlan("day", valid, test).bind(rows, file_rows=[before, day])
+    halves = (2, 1) if test_first else (1, 2)
+    assert assigned(rule, rows, cuts) == [0] * before + [halves[0]] * first + [halves[1]] * (day - first)
+
+
 def test_fractions_are_of_the_decimal_as_written() -> None:
     found = assigned(SplitPlan("sequential", test=0.29).bind(100), 100, [])
     assert found.count(2) == 29
