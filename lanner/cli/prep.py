@@ -68,11 +68,9 @@ def prep(
 ) -> None:
     """Turn raw logs into a dataset: ids by frequency from the training rows, transformed numbers, splits.
 
-    Examples:
+    Example: lanner prep --source criteo day_0.gz day_1.gz --out criteo --valid 0.1 --test 0.1
 
-    lanner prep --source criteo day_0.gz day_1.gz --out criteo --valid 0.1 --test 0.1
-
-    lanner prep --recipe nvidia-dlrm "day_*" --out criteo --min-count 15,C3=5
+    As NVIDIA does: lanner prep --recipe nvidia-dlrm "day_*" --out criteo --min-count 15,C3=5
     """
     from lanner.prep import prepare
     from lanner.prep.plan import memory_bytes

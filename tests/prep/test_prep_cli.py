@@ -66,6 +66,7 @@ def test_csv_options(tmp_path: Path) -> None:
         ("--split random", "split random: give valid, test or both"),
         ("--valid lots", "valid is 'lots'"),
         ("--memory much", "memory 'much'"),
+        ("--min-count 15,C3=x", "min_count '15,C3=x': expected a number, or like 15,C3=5"),
         ("--rows 0", "greater than or equal to 1"),
         ("--source json", "json"),
     ],
@@ -85,6 +86,15 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, monkeypatch: pytes
     done = CliRunner().invoke(app, ["logs.tsv", "--out", str(tmp_path)])
     assert done.exit_code == 130
     assert "interrupted; run the same command again to go on" in " ".join(done.stderr.split())
+
+
+def test_thresholds_of_single_tables() -> None:
+    assert [counts_by_table(text) for text in (None, "7", "15,C3=5", "C3=5")] == [
+        None,
+        7,
+        {"*": 15, "C3": 5},
+        {"C3": 5},
+    ]
 
 
 def test_shares_are_numbers_where_they_look_like_it() -> None:
