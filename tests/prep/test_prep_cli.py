@@ -13,7 +13,7 @@ import typer
 from prep_logs import make_rows, published_bytes, write
 from typer.testing import CliRunner
 
-from lanner.cli.prep import prep, share
+from lanner.cli.prep import counts_by_table, prep, share
 from lanner.errors import DataError
 from lanner.prep import prepare
 
