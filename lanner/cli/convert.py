@@ -35,10 +35,10 @@ def convert(
     if json:
         print_json(asdict(done))
         return
-    for note in (*done.skipped, *done.notes):
-        people.print(note, markup=False)
+    for record in done.damaged:
+        people.print(record, markup=False)
     parts = ", ".join(f"{name} {count:,}" for name, count in done.rows.items())
-    skipped = f", {len(done.skipped):,} damaged records left out" if done.skipped else ""
+    skipped = f", {done.skipped:,} damaged records left out" if done.skipped else ""
     ways = f"{done.read_as} to {done.written_as}"
     people.print(f"{ways}: {sum(done.rows.values()):,} rows ({parts}){skipped} in {done.seconds:.1f} s → {done.out}")
 

@@ -18,6 +18,9 @@ from lanner.schema import Schema
 BLOCK_ROWS = BATCH_ROWS
 """Most rows of a block: as many as a record batch of a dataset has."""
 
+NAMED = 20
+"""Damaged records that are named one by one; of the others the number must do."""
+
 SPLITS = ("train", "valid", "test")
 
 Array = np.ndarray[Any, Any]
@@ -37,7 +40,8 @@ class Block:
 
     `labels` [rows, L] are numbers. `dense` [rows, D] are numbers as the model sees them where they are floats, and
     raw counts, yet to be transformed as the schema says, where they are integers. `file` and `row` say where the
-    first row lies, for messages; formats with a file for each column list those in `files`.
+    first row lies, for messages; formats with a file for each column list those in `files`, and `numbers` gives the
+    place of each row in its file where they are not all there.
     """
 
     file: str
@@ -48,6 +52,7 @@ class Block:
     weight: Array | None = None
     group: Array | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+    numbers: Array | None = None
 
     @property
     def rows(self) -> int:
@@ -55,17 +60,20 @@ class Block:
 
     def where(self, row: int, column: str) -> str:
         """File, row within it and column of a cell, for messages."""
-        return f"{self.files.get(column, self.file)}: row {self.row + row}, column {column!r}"
+        place = self.row + row if self.numbers is None else int(self.numbers[row])
+        return f"{self.files.get(column, self.file)}: row {place}, column {column!r}"
 
 
 class Source(ABC):
     """Something opened for reading.
 
-    `schema` is what it holds; a table whose size is not known before the rows are read has `rows` None there.
-    `rows` counts the rows by split, None where that takes reading them. `skipped` names the records left out because
-    they are damaged, as far as the blocks have been read, and `notes` what else people should know.
+    `schema` is what it holds; a table whose size is not known before the rows are read has `rows` None there, and
+    `any_hotness` says that its features were taken for ragged for want of knowing better. `rows` counts the rows by
+    split, None where that takes reading them. `skipped` counts the records left out because they are damaged, as far
+    as the blocks have been read; `damaged` names the first of them.
     """
 
+    any_hotness = False
     format = ""
     """Name of the format it was opened as."""
 
@@ -73,8 +81,14 @@ class Source(ABC):
         self.uri = uri
         self.schema = schema
         self.rows = dict(rows)
-        self.skipped: list[str] = []
-        self.notes: list[str] = []
+        self.skipped = 0
+        self.damaged: list[str] = []
+
+    def skip(self, why: str) -> None:
+        """Count a damaged record."""
+        self.skipped += 1
+        if len(self.damaged) < NAMED:
+            self.damaged.append(why)
 
     @abstractmethod
     def blocks(self, split: str) -> Iterator[Block]:
@@ -102,14 +116,13 @@ class Target:
 class Sink(ABC):
     """Writes one dataset, split after split; a context manager that is left without an error when all is written.
 
-    `reading` holds the options to read the files with, and `notes` what people should know about them.
+    `reading` holds the options to read the files with.
     """
 
     def __init__(self, target: Target, reading: Mapping[str, Any] | None = None) -> None:
         self.target = target
         self.schema = target.schema
         self.reading = dict(reading or {})
-        self.notes: list[str] = []
 
     @abstractmethod
     def write(self, split: str, block: Block) -> None:

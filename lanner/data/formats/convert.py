@@ -13,9 +13,10 @@ from typing import Any
 
 from lanner import storage
 from lanner.data.formats import checks
-from lanner.data.formats.base import Block, Sink, Source, Target, text_of
+from lanner.data.formats.base import Sink, Source, Target, text_of
+from lanner.data.formats.measure import measure
 from lanner.data.formats.registry import CARRIED, format_of, open_source
-from lanner.data.formats.schemas import measured, unmeasured, without_vocabularies
+from lanner.data.formats.schemas import without_vocabularies
 from lanner.errors import ConfigError, DataError
 from lanner.progress import progress
 from lanner.schema import Schema
@@ -25,14 +26,14 @@ Location = str | os.PathLike[str]
 
 @dataclass(slots=True)
 class Conversion:
-    """What was done: rows by split, damaged records left out, and what else people should know."""
+    """What was done: rows by split, and how many records were left out because they are `damaged` (the first ones)."""
 
     out: str
     read_as: str
     written_as: str
     rows: dict[str, int]
-    skipped: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    skipped: int = 0
+    damaged: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -82,8 +83,7 @@ def convert(
             carried = {"format": to, "options": sink.reading, "rows": rows}
             storage.write_text(storage.join(folder, CARRIED), json.dumps(carried, indent=2) + "\n")
     seconds = round(time.perf_counter() - start, 3)
-    notes = [*opened.notes, *sink.notes]
-    return Conversion(place, opened.format, to, rows, list(opened.skipped), notes, seconds)
+    return Conversion(place, opened.format, to, rows, opened.skipped, list(opened.damaged), seconds)
 
 
 def _schema(source: Source, quiet: bool) -> tuple[Schema, list[str]]:
@@ -92,22 +92,7 @@ def _schema(source: Source, quiet: bool) -> tuple[Schema, list[str]]:
     files = [table.vocabulary for table in schema.tables if table.vocabulary]
     if any(not storage.exists(storage.join(source.uri, name)) for name in files):
         schema, files = without_vocabularies(schema), []
-    if not (unknown := unmeasured(schema)):
-        return schema, files
-    largest: dict[str, int] = {}
-    for split, count in source.rows.items():
-        with progress(f"measuring {split}", count, quiet) as bar:
-            for block in source.blocks(split):
-                _measure(block, schema, unknown, largest)
-                bar.advance(block.rows)
-    source.skipped.clear()
-    return measured(schema, largest), files
-
-
-def _measure(block: Block, schema: Schema, unknown: tuple[str, ...], largest: dict[str, int]) -> None:
-    for feature, ids in zip(schema.sparse, block.ids, strict=True):
-        if feature.table_name in unknown and len(ids.values):
-            largest[feature.table_name] = max(largest.get(feature.table_name, -1), int(ids.values.max()))
+    return measure(source, schema, quiet), files
 
 
 def _write(source: Source, split: str, schema: Schema, sink: Sink, quiet: bool) -> int:

@@ -15,7 +15,7 @@ from lanner.data.formats.base import Array, Block, Ids, Sink, Source, Target
 from lanner.data.formats.checks import exactly
 from lanner.data.formats.fixed import FixedRows
 from lanner.data.formats.rows import counts, numbers, plain_columns, widths
-from lanner.data.formats.schemas import table_rows
+from lanner.data.formats.schemas import fixed_rows, table_rows
 from lanner.errors import ConfigError, DataError
 from lanner.prep.transforms import Transforms
 from lanner.schema import Schema
@@ -23,7 +23,7 @@ from lanner.schema import Schema
 FILES = {"train": "train_data.bin", "valid": "val_data.bin", "test": "test_data.bin"}
 """What MLPerf and Facebook call the files of the splits."""
 
-Word = Literal["<f4", "<i4", "<u4"]
+Word = Literal["<f4", "<i4", "<u4", "<i8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Layout:
             ends = np.cumsum([0, *(count or 0 for count in rows)])
             top, starts = int(ends[-1]), ends[:-1].tolist()
         if top - 1 > np.iinfo(np.dtype(self.ids)).max:
-            raise ConfigError(f"{wanted}: ids up to {top - 1} do not fit its words of 32 bits")
+            raise ConfigError(f"{wanted}: ids up to {top - 1} do not fit its keys of 32 bits")
         return starts
 
 
@@ -104,6 +104,7 @@ class RecordSink(Sink):
     def __init__(self, target: Target, layout: Layout, wanted: str, reading: Mapping[str, Any]) -> None:
         super().__init__(target, reading)
         plain_columns(target.schema, wanted)
+        fixed_rows(target.schema, wanted)
         self._layout = layout
         self._record, self._starts = layout.record(target.schema, wanted), layout.starts(target.schema, wanted)
         self._transforms = Transforms(target.schema.dense)

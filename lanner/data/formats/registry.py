@@ -11,6 +11,7 @@ from lanner import storage
 from lanner.data.formats.base import Format, Source, text_of
 from lanner.data.formats.dataset import DatasetFormat
 from lanner.data.formats.facebook import FacebookBinaryFormat
+from lanner.data.formats.hugectr_norm import NormFormat
 from lanner.data.formats.hugectr_raw import RawFormat
 from lanner.data.formats.nvidia import NvidiaFormat
 from lanner.errors import ConfigError, DataError
@@ -20,7 +21,8 @@ CARRIED = "format.json"
 """Written last beside converted files: format, options to read them with, rows. A source needs none."""
 
 FORMATS: dict[str, Format] = {
-    format.name: format for format in (DatasetFormat(), RawFormat(), NvidiaFormat(), FacebookBinaryFormat())
+    format.name: format
+    for format in (DatasetFormat(), NormFormat(), RawFormat(), NvidiaFormat(), FacebookBinaryFormat())
 }
 
 

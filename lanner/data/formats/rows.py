@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from lanner.data.batch import Batch
@@ -31,9 +33,7 @@ def one_a_row(block: Block, schema: Schema) -> Block:
     """`block` with plain columns for the features that have one id a row."""
     pairs = zip(schema.sparse, block.ids, strict=True)
     ids = tuple(Ids(column.values) if feature.one_hot else column for feature, column in pairs)
-    return Block(
-        block.file, block.row, block.labels, block.dense, ids, block.weight, block.group, block.files
-    )  # fmt: skip
+    return replace(block, ids=ids)
 
 
 def numbers(block: Block, transforms: Transforms) -> Array:

@@ -62,13 +62,17 @@ def unmeasured(schema: Schema) -> tuple[str, ...]:
     return tuple(table.name for table in schema.tables if table.rows is None)
 
 
-def measured(schema: Schema, largest: Mapping[str, int]) -> Schema:
-    """`schema` with tables just large enough for the `largest` ids seen in them, where their size is not known."""
+def measured(schema: Schema, largest: Mapping[str, int], hotness: Mapping[str, int]) -> Schema:
+    """`schema` with tables just large enough for the `largest` ids seen in them, where their size is not known.
+
+    `hotness` replaces that of the features it names.
+    """
     rows = {table.name: max(largest.get(table.name, -1) + 1, 1) for table in schema.tables if table.rows is None}
     values = schema.model_dump(mode="json")
     for table in values["tables"]:
         table["rows"] = rows.get(table["name"], table["rows"])
     for feature, written in zip(schema.sparse, values["sparse"], strict=True):
+        written["hotness"] = hotness.get(feature.name, feature.hotness)
         if feature.table_name in rows and isinstance(feature.encoder, IdentityEncoder):
             written["encoder"]["size"] = rows[feature.table_name]
     return Schema.parse(values)
