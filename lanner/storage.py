@@ -174,6 +174,18 @@ def locked(file: Path, what: str) -> Iterator[None]:
             file.unlink(missing_ok=True)
 
 
+def is_locked(file: Path) -> bool:
+    """Whether a process holds the local lock `file` (see `locked`)."""
+    try:
+        with file.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def write_text(uri: str | os.PathLike[str], text: str) -> None:
     """Publish `text` as UTF-8."""
     with publish(uri) as file:

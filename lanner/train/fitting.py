@@ -21,7 +21,7 @@ from lanner.train.memory import keep_freed_memory
 from lanner.train.processes import Array
 from lanner.train.records import Records
 from lanner.train.run_directory import RunDirectory
-from lanner.train.state import seed_random, set_random_state
+from lanner.train.state import own_random_state, seed_random, set_random_state
 from lanner.train.stop import StopRequest, stop_on_signal
 from lanner.train.tables import Numbers, summary
 from lanner.train.verdict import Verdict, judge
@@ -81,9 +81,10 @@ class Fitting:
                 trainer.progress = trainer.progress.again()
             seed_random(seed, rank)
             return
-        set_random_state(trainer.random, trainer.device)
-        if rank:
+        if (own := own_random_state(trainer.random, self.processes)) is None:
             seed_random(seed, rank, trainer.progress.step)
+        else:
+            set_random_state(own, trainer.device)
         trainer.random = None
 
     def _temporary(self, stack: ExitStack) -> RunDirectory:

@@ -66,13 +66,23 @@ def state_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[st
     }
 
 
-def load_state(optimizer: torch.optim.Optimizer, names: list[str], tensors: dict[str, Tensor]) -> None:
-    """Put back what `state_tensors` gave; raises DataError naming a parameter that is not there."""
+def load_state(
+    optimizer: torch.optim.Optimizer, names: list[str], tensors: dict[str, Tensor], entries: Iterable[str] = ()
+) -> None:
+    """Put back what `state_tensors` gave.
+
+    Raises DataError naming a parameter that is not there, and what is missing of `entries`, the names that it gave, or
+    of what other parameters have.
+    """
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         name, _, field = key.rpartition("/")
         if name not in names:
             raise DataError(f"dense optimizer state of {name!r}: the model has no such parameter")
         state.setdefault(names.index(name), {})[field] = tensor
+    fields = sorted({field for values in state.values() for field in values})
+    for entry in (*entries, *(f"{names[index]}/{field}" for index in state for field in fields)):
+        if entry not in tensors:
+            raise DataError(f"dense optimizer state: {entry!r} is missing; pass optimizer_state=False to do without")
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})

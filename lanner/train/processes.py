@@ -71,6 +71,16 @@ class Processes(Peers):
         arrived = self._wire.exchange(outgoing, sent, received)
         return found[0] if found else pickle.loads(arrived.numpy().tobytes())
 
+    def texts(self, own: str) -> list[str]:
+        """What every process gave, in the first one; nothing to read in the others."""
+        if self._wire is None:
+            return [own]
+        data, idle = np.frombuffer(bytearray(own.encode()), np.uint8), [0] * self.world_size
+        sizes = self.tell(lambda: [len(data)], 1)[:, 0].tolist()
+        sent = [len(data), *idle[1:]]
+        arrived = self._wire.exchange(torch.from_numpy(data), sent, sizes if self.is_first else idle).numpy()
+        return [piece.tobytes().decode() for piece in np.split(arrived, np.cumsum(sizes)[:-1])]
+
     def rows(self, *columns: Array | None) -> tuple[Array | None, ...]:
         """All processes' rows, one process's after another's, in the first process; no rows in the others.
 
@@ -103,7 +113,8 @@ class Processes(Peers):
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
             model, [name for name in names if name not in shared]
         )
-        return DistributedDataParallel(model, process_group=self._wire.parent, gradient_as_bucket_view=True)
+        with self.answering():
+            return DistributedDataParallel(model, process_group=self._wire.parent, gradient_as_bucket_view=True)
 
     @contextmanager
     def answering(self) -> Iterator[None]:

@@ -14,13 +14,10 @@ from lanner.models import build
 from lanner.train.joining import joined
 from lanner.train.processes import Processes
 from lanner.train.recipe import Recipe
-from lanner.train.run_directory import RunDirectory
+from lanner.train.run_directory import LOCK, RunDirectory
 from lanner.train.status import Status
 from lanner.train.trainer import Trainer
 from lanner.train.workload import require_memory
-
-LOCK = ".lock"
-"""File of a run directory that is locked while a run writes there."""
 
 
 def train(recipe: Recipe, quiet: bool = False) -> dict[str, Any]:
@@ -32,7 +29,7 @@ def train(recipe: Recipe, quiet: bool = False) -> dict[str, Any]:
     """
     if recipe.data is None:
         raise ConfigError("the recipe names no dataset: give data=DATASET")
-    with Status() as status, joined() as processes, ExitStack() as held:
+    with ExitStack() as held, Status() as status, joined() as processes:
         if recipe.out is not None and storage.is_local(recipe.out):
             lock = storage.locked(storage.local_path(recipe.out) / LOCK, recipe.out)
             processes.first(lambda: held.enter_context(lock))

@@ -14,6 +14,9 @@ from typing import Any
 from lanner import manifest as manifests
 from lanner import storage
 
+LOCK = ".lock"
+"""File of a local run directory that is locked while a run writes there."""
+
 _FILES = ("checkpoints", "best", "last", "metrics.jsonl", "result.json", "status.json", "tensorboard", "recipe.yaml")
 
 
@@ -75,6 +78,19 @@ class RunDirectory:
     def write_status(self, status: dict[str, Any]) -> None:
         """See `lanner.train.status`."""
         storage.write_text(self.file("status.json"), json.dumps(status) + "\n")
+
+    def read_status(self) -> dict[str, Any] | None:
+        """What `write_status` wrote last, None when it never did; "killed" for "running" where nobody runs any more.
+
+        That can be told of a local directory alone, on the machine where the first process ran.
+        """
+        if not storage.exists(self.file("status.json")):
+            return None
+        status: dict[str, Any] = json.loads(storage.read_text(self.file("status.json")))
+        local = storage.is_local(self.path)
+        if status["status"] == "running" and local and not storage.is_locked(storage.local_path(self.file(LOCK))):
+            return {**status, "status": "killed"}
+        return status
 
     def _named(self, name: str) -> int | None:
         if not storage.exists(self.file(name)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 
 from lanner.train import metrics
+from lanner.train.processes import Processes
 
 
 @dataclass
@@ -71,6 +73,23 @@ def random_state(device: torch.device) -> dict[str, Any]:
         **{kind: base64.b64encode(state.numpy().tobytes()).decode() for kind, state in states.items()},
         "numpy": [name, base64.b64encode(keys.tobytes()).decode(), position, has_gauss, cached],
     }
+
+
+def random_states(own: dict[str, Any], processes: Processes) -> dict[str, Any]:
+    """`own`, what `random_state` gave here, and those of the other processes; the whole is for the first one."""
+    others = processes.texts("" if processes.is_first else json.dumps(own))[1:]
+    return {**own, "others": [json.loads(text) for text in others]} if processes.is_first else own
+
+
+def own_random_state(stored: dict[str, Any], processes: Processes) -> dict[str, Any] | None:
+    """This process's part of what `random_states` gave; None where other numbers of processes wrote it, for later ones.
+
+    The first process always goes on with the first one's.
+    """
+    others = stored.get("others", [])
+    if processes.is_first:
+        return stored
+    return others[processes.rank - 1] if len(others) == processes.world_size - 1 else None
 
 
 def seed_random(seed: int, rank: int = 0, step: int = 0) -> None:

@@ -25,7 +25,7 @@ from lanner.train.processes import Processes
 from lanner.train.run_directory import RunDirectory
 from lanner.train.schedule import Schedule
 from lanner.train.settings import DenseOptimizer, Settings
-from lanner.train.state import Progress, random_state
+from lanner.train.state import Progress, random_state, random_states
 from lanner.train.step import TrainingStep
 from lanner.train.verdict import Verdict
 from lanner.validation import validated
@@ -180,21 +180,23 @@ class Trainer:
         trainer = {
             "progress": self.progress.to_json(),
             "precision": self.precision.state(),
-            "random": random_state(self.device),
+            "random": random_states(random_state(self.device), self.processes),
         }
+        state = optimizers.state_tensors(self.optimizer, self._names)
         contents = checkpoint.Contents(
-            optimizer=optimizers.state_tensors(self.optimizer, self._names),
-            trainer={"step": self.progress.step, **trainer},
+            optimizer=state,
+            trainer={"step": self.progress.step, **trainer, "dense_optimizer": sorted(state)},
             recipe=self.recipe(),
             dataset=self._dataset,
         )
         checkpoint.save(path, self.model, contents)
 
-    def resume(self, path: str | os.PathLike[str]) -> None:
+    def resume(self, path: str | os.PathLike[str], optimizer_state: bool = True) -> None:
         """Take up the training of a checkpoint (or of a run directory's last) exactly where it was written.
 
-        `fit` then goes on from there. Raises DataError when there is no finished checkpoint or it is of another
-        model, ConfigError naming a setting that must not change on the way.
+        `fit` then goes on from there. With `optimizer_state=False` the optimizers of tables and dense weights start
+        afresh. Raises DataError when there is no finished checkpoint, it is of another model, or some of its state is
+        missing, ConfigError naming a setting that must not change on the way.
         """
         path = self.processes.told(partial(checkpoint.latest, path))
         _, schema = checkpoint.open_checkpoint(path)
@@ -203,10 +205,12 @@ class Trainer:
         for key in _FIXED:
             if stored[key] != ours[key]:
                 raise ConfigError(f"{key}: {ours[key]!r}, but {path} was trained with {stored[key]!r}")
-        checkpoint.load_weights(path, self.model, optimizer_state=True)
-        tensors = checkpoint.read_tensors(storage.join(path, "dense_optimizer.safetensors"))
-        optimizers.load_state(self.optimizer, self._names, tensors)
+        checkpoint.load_weights(path, self.model, optimizer_state)
         state = checkpoint.read_trainer(path)
+        if optimizer_state:
+            file = storage.join(path, "dense_optimizer.safetensors")
+            entries = state.get("dense_optimizer", ())
+            optimizers.load_state(self.optimizer, self._names, checkpoint.read_tensors(file), entries)
         self.progress = Progress(**state["progress"])
         self.precision.load(state["precision"])
         self.random = state["random"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from processes import Failure, outcomes_of, run
 
 from lanner.embedding.sharding.exchange import Wire
@@ -53,3 +55,17 @@ def test_a_peer_that_ends_is_an_error_at_once() -> None:
     assert isinstance(stayed, Failure) and isinstance(left, Failure)
     assert stayed.kind == "LannerError"
     assert "one of them has ended or does not answer" in stayed.text
+
+
+def come_alone(rank: int) -> None:
+    group = dist.new_group(timeout=timedelta(seconds=2))
+    dist.barrier(group)
+    if rank == 0:
+        Wire(group)
+
+
+def test_a_peer_that_does_not_connect_is_an_error_too() -> None:
+    alone, _ = outcomes_of(come_alone, 2)
+    assert isinstance(alone, Failure)
+    assert alone.kind == "LannerError"
+    assert "one of them has ended or does not answer" in alone.text

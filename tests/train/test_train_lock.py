@@ -14,7 +14,8 @@ from lanner import storage
 from lanner.data import Dataset
 from lanner.errors import ConfigError
 from lanner.train.recipe import parse
-from lanner.train.run import LOCK, train
+from lanner.train.run import train
+from lanner.train.run_directory import LOCK, RunDirectory
 
 HOLD = """
 import sys
@@ -61,3 +62,16 @@ def test_a_lock_ends_with_its_block(tmp_path: Path) -> None:
                 pass
             raise RuntimeError
         assert not (tmp_path / "new" / "lock").exists()
+
+
+def test_a_status_of_running_that_nobody_will_change_is_told(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    assert run.read_status() is None
+    run.write_status({"status": "running", "processes": 2})
+    other = hold(tmp_path / "run" / LOCK)
+    assert run.read_status() == {"status": "running", "processes": 2}
+    other.kill()
+    other.wait()
+    assert run.read_status() == {"status": "killed", "processes": 2}
+    run.write_status({"status": "failed", "processes": 2, "cause": "full"})
+    assert run.read_status() == {"status": "failed", "processes": 2, "cause": "full"}

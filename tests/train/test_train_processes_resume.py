@@ -12,6 +12,7 @@ from process_training import MODEL, Recipe, plan, require_same, result_of, resul
 from processes import run
 
 from lanner import Trainer
+from lanner import manifest as manifests
 from lanner.errors import DataError
 from lanner.models import build
 from lanner.train import checkpoint
@@ -82,6 +83,16 @@ def compare(found: Recipe, straight: Recipe) -> None:
     assert found["train"]["steps"] == STEPS
 
 
+def test_dropout_goes_on_in_as_many_processes(data: Path, tmp_path: Path) -> None:
+    model = {**MODEL, "dropout": 0.5}
+    straight, halves = ({**recipe(data, tmp_path / name, 12), "model": model} for name in ("straight", "halves"))
+    expected = run(results_of, 2, [straight])[0][0]
+    for steps in (7, 12):
+        found = run(results_of, 2, [{**halves, "max_steps": steps}])[0][0]
+    losses = ([r["loss"] for r in each["records"] if r["kind"] == "train"] for each in (found, expected))
+    assert np.array_equal(*losses)
+
+
 def test_missing_optimizer_state_is_an_error_unless_it_is_not_wanted(data: Path, tmp_path: Path) -> None:
     values = recipe(data, tmp_path / "run", 5)
     result_of(values)
@@ -96,3 +107,22 @@ def test_missing_optimizer_state_is_an_error_unless_it_is_not_wanted(data: Path,
     with pytest.raises(DataError, match=f"table 'c1'|c1/{state.name}"):
         trainer.model.embedding.embedding_load(Path(last, "tables"))
     trainer.model.embedding.embedding_load(Path(last, "tables"), optimizer_state=False)
+
+
+def test_a_missing_state_of_the_dense_optimizer_is_an_error_unless_it_is_not_wanted(data: Path, tmp_path: Path) -> None:
+    values = recipe(data, tmp_path / "run", 5)
+    result_of(values)
+    last = checkpoint.latest(values["out"])
+    manifest, schema = checkpoint.open_checkpoint(last)
+    file = f"{last}/dense_optimizer.safetensors"
+    whole = checkpoint.read_tensors(file)
+    for missing in ("bottom.0.weight/exp_avg", "bottom.0.weight"):
+        checkpoint.write_tensors(file, {name: each for name, each in whole.items() if not name.startswith(missing)})
+        files = {**manifest.files, "dense_optimizer.safetensors": manifests.entry(last, "dense_optimizer.safetensors")}
+        manifests.write(last, manifest.model_copy(update={"files": files}))
+        settings = parse(values)
+        trainer = Trainer(build("dlrm", schema, **settings.model.hyperparameters), **settings.settings)
+        with pytest.raises(DataError, match=r"'bottom.0.weight/exp_avg' is missing; pass optimizer_state=False"):
+            trainer.resume(last)
+        trainer.resume(last, optimizer_state=False)
+        assert trainer.progress.step == 5

@@ -32,8 +32,11 @@ class Wire:
         parent = dist.group.WORLD if group is None else group
         assert parent is not None, "torch.distributed is initialised"
         self.parent, ranks = parent, dist.get_process_group_ranks(parent)
-        self._group = dist.new_group(ranks, timeout=_timeout(parent), backend=dist.get_backend(parent))
-        self.rank, self.world_size = dist.get_rank(self._group), len(ranks)
+        self.rank, self.world_size = dist.get_rank(parent), len(ranks)
+        try:
+            self._group = dist.new_group(ranks, timeout=_timeout(parent), backend=dist.get_backend(parent))
+        except RuntimeError as error:
+            raise self.lost(error) from error
         on_cuda = dist.get_backend(self._group) == "nccl"
         self._device = torch.device("cuda", torch.cuda.current_device()) if on_cuda else torch.device("cpu")
 
