@@ -162,6 +162,9 @@ def _listed(value: Any) -> Any:
 Numbers = Annotated[tuple[int, ...], BeforeValidator(_listed)]
 """An option of several whole numbers, as text parted by commas."""
 
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+"""An option of several names, as text parted by commas."""
+
 
 class Format(ABC):
     """A way to lay rows out in files: `name` on the command line, `title` for people."""

@@ -11,9 +11,12 @@ from lanner import storage
 from lanner.data.formats.base import Format, Source, text_of
 from lanner.data.formats.dataset import DatasetFormat
 from lanner.data.formats.facebook import FacebookBinaryFormat
+from lanner.data.formats.hugectr_keyset import KeysetFormat
 from lanner.data.formats.hugectr_norm import NormFormat
+from lanner.data.formats.hugectr_parquet import HugectrParquetFormat
 from lanner.data.formats.hugectr_raw import RawFormat
 from lanner.data.formats.nvidia import NvidiaFormat
+from lanner.data.formats.tabular import TabularFormat
 from lanner.errors import ConfigError, DataError
 from lanner.schema import Schema
 
@@ -22,7 +25,17 @@ CARRIED = "format.json"
 
 FORMATS: dict[str, Format] = {
     format.name: format
-    for format in (DatasetFormat(), NormFormat(), RawFormat(), NvidiaFormat(), FacebookBinaryFormat())
+    for format in (
+        DatasetFormat(),
+        TabularFormat("parquet"),
+        TabularFormat("arrow"),
+        HugectrParquetFormat(),
+        NormFormat(),
+        RawFormat(),
+        KeysetFormat(),
+        NvidiaFormat(),
+        FacebookBinaryFormat(),
+    )
 }
 
 
