@@ -18,7 +18,7 @@ Option = typer.Option
 def prep(
     files: Annotated[list[str], typer.Argument(help="Files and globs, local or any fsspec URI, read in this order.")],
     out: Annotated[str, Option(help="Dataset directory to write, local or any fsspec URI.")],
-    source: Annotated[Literal["criteo", "csv", "parquet"], Option(help="Kind of input.")] = "criteo",
+    source: Annotated[Literal["criteo", "csv", "parquet", "json"], Option(help="Kind of input.")] = "criteo",
     schema: Annotated[str | None, Option(help="Schema file (YAML); Criteo logs have a default.")] = None,
     recipe: Annotated[
         Literal["lanner", "nvidia-dlrm", "facebook-dlrm", "mlperf-dlrm"],

@@ -51,7 +51,7 @@ def prepare(
     Args:
         files: files and globs, local or on any fsspec URI, read in this order.
         out: the dataset directory, local or any fsspec URI. Its manifest is written last.
-        source: `criteo`, `csv` or `parquet`.
+        source: `criteo`, `csv`, `parquet` or `json` (an object a line).
         schema: what the columns are; a file or a `Schema`. Criteo logs have a default.
         recipe: the convention that says what is not said here; see `lanner.prep.conventions`.
         split, valid, test, seed: see `lanner.prep.split`; by default the last tenth of the rows is for test and the

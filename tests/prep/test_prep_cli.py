@@ -68,7 +68,7 @@ def test_csv_options(tmp_path: Path) -> None:
         ("--memory much", "memory 'much'"),
         ("--min-count 15,C3=x", "min_count '15,C3=x': expected a number, or like 15,C3=5"),
         ("--rows 0", "greater than or equal to 1"),
-        ("--source json", "json"),
+        ("--source xml", "xml"),
     ],
 )
 def test_wrong_options_are_wrong_usage(tmp_path: Path, words: str, expected: str) -> None:

@@ -15,7 +15,7 @@ from lanner.schema import Schema
 if TYPE_CHECKING:
     from lanner.prep.chunk import RawChunk
 
-SourceName = Literal["criteo", "csv", "parquet"]
+SourceName = Literal["criteo", "csv", "parquet", "json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def open_source(name: str) -> Source:
         from lanner.prep.sources.criteo import CriteoSource
 
         return CriteoSource()
-    if name in ("csv", "parquet"):
+    if name in ("csv", "parquet", "json"):
         from lanner.prep.sources.tabular import TabularSource
 
         return TabularSource(name)
-    raise ConfigError(f"unknown source {name!r}: expected criteo, csv or parquet")
+    raise ConfigError(f"unknown source {name!r}: expected criteo, csv, parquet or json")

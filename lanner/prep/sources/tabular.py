@@ -1,4 +1,4 @@
-"""CSV and Parquet files with any columns, read by a schema."""
+"""CSV, Parquet and JSON lines files with any columns, read by a schema."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,6 +20,7 @@ from lanner.prep.overlap import map_ordered
 from lanner.prep.sources import BadRow, OnBadRow, ReadOptions
 from lanner.prep.sources.blocks import BrokenFileError
 from lanner.prep.sources.csv import check_columns, split_records, text_rows
+from lanner.prep.sources.jsonl import JsonColumns, json_blocks, json_rows
 from lanner.schema import Schema
 
 _READ_BUFFER = 1 << 20
@@ -27,7 +29,7 @@ Part: TypeAlias = tuple[RawChunk, list[BadRow]]
 
 
 class TabularSource:
-    """Reads files of `kind` csv or parquet.
+    """Reads files of `kind` csv, parquet or json (an object a line).
 
     Parquet files are read by batches of rows, page by page, however large a row group is.
     """
@@ -41,7 +43,7 @@ class TabularSource:
 
     def check(self, schema: Schema, options: ReadOptions) -> None:
         """Raise ConfigError where the options do not fit: delimiter, names, columns that `names` does not have."""
-        if self._kind == "parquet":
+        if self._kind != "csv":
             return
         delimiter = "," if options.delimiter is None else options.delimiter
         if len(delimiter.encode()) != 1 or delimiter in '"\r\n':
@@ -58,7 +60,7 @@ class TabularSource:
 
     def read(self, file: str, schema: Schema, options: ReadOptions, on_bad_row: OnBadRow) -> Iterator[RawChunk]:
         """See `Source.read`."""
-        parts = _csv_parts(file, schema, options) if self._kind == "csv" else _parquet_parts(file, schema, options)
+        parts = _PARTS[self._kind](file, schema, options)
         rows = 0
         try:
             with closing(parts):
@@ -85,6 +87,23 @@ def _csv_part(block: tuple[Records, int], file: str, wanted: list[str], schema: 
     rows = text_rows(*block, wanted, options)
     chunk, problems = _assembled(file, rows.columns, len(rows.lines), schema, options)
     bad = [BadRow(int(rows.lines[p.row]), p.reason, p.message, rows.text(p.row)) for p in problems]
+    return chunk, sorted([*rows.bad, *bad], key=lambda row: row.line)
+
+
+def _json_parts(file: str, schema: Schema, options: ReadOptions) -> Generator[Part, None, None]:
+    lists = frozenset(f.source for f in schema.sparse if not f.one_hot and f.separator is None)
+    columns = JsonColumns(tuple(_wanted(schema, options)), lists)
+    parse = partial(_json_part, file=file, columns=columns, schema=schema, options=options)
+    yield from map_ordered(parse, json_blocks(file, columns, options.block_bytes))
+
+
+def _json_part(
+    block: tuple[np.ndarray, int], file: str, columns: JsonColumns, schema: Schema, options: ReadOptions
+) -> Part:
+    rows = json_rows(*block, columns)
+    chunk, problems = _assembled(file, rows.columns, len(rows.lines), schema, options)
+    shown = [rows.texts[p.row].decode(errors="replace").rstrip("\r\n")[:_TEXT_SHOWN] for p in problems]
+    bad = [BadRow(int(rows.lines[p.row]), p.reason, p.message, s) for p, s in zip(problems, shown, strict=True)]
     return chunk, sorted([*rows.bad, *bad], key=lambda row: row.line)
 
 
@@ -139,3 +158,6 @@ def _assembled(
         return assemble(columns, rows, schema, options.time)
     except DataError as error:
         raise DataError(f"{where}: {error}") from error
+
+
+_PARTS = {"csv": _csv_parts, "parquet": _parquet_parts, "json": _json_parts}
