@@ -3,59 +3,72 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-
-import numpy as np
-import pyarrow as pa
+from typing import Protocol
 
 from lanner import manifest as manifests
 from lanner import storage
 from lanner.errors import ConfigError
-from lanner.kernels.numeric import count_missing
 from lanner.manifest import FileEntry, Manifest
-from lanner.prep.chunk import RawChunk
-from lanner.prep.encoder import Encoder
-from lanner.prep.fit import fit
-from lanner.prep.overlap import map_ordered
+from lanner.prep.local import Local
 from lanner.prep.plan import Plan
 from lanner.prep.rejects import HEADER
-from lanner.prep.rows import batches
 from lanner.prep.scratch import scratch_folder, scratch_path
-from lanner.prep.shuffle import shuffled
 from lanner.prep.split import SPLITS
 from lanner.prep.stage import REJECTS, StagedFile
 from lanner.prep.staged_rows import StagedRows
-from lanner.prep.staging import stage_files
 from lanner.prep.summary import FeatureCounts, FileSummary, PrepSummary
-from lanner.prep.writer import BATCH_ROWS, DenseType, PartWriter, record_batch
-from lanner.progress import progress
+from lanner.schema import Schema
 
 REJECTED = "rejects.tsv"
 
 
-def run(plan: Plan, overwrite: bool = False, quiet: bool = False, scratch: str | None = None) -> PrepSummary:
-    """Carry out a plan; see `lanner.prep.prepare`."""
+class Workers(Protocol):
+    """Who does the heavy work of one run, in this order; what comes out does not depend on who it is."""
+
+    def stage(self) -> list[StagedFile]:
+        """Stage the files of the plan, in order, until its number of rows is reached.
+
+        Raises DataError naming the file and lines at fault; files staged before that stay for the next run.
+        """
+        ...
+
+    def fit(self, rows: StagedRows) -> Schema:
+        """The schema with what was fitted on the rows filled in."""
+        ...
+
+    def save_vocabulary(self, table: str, uri: str) -> None:
+        """Publish the vocabulary of a table, once fitted."""
+        ...
+
+    def write(self, rows: StagedRows, counts: FeatureCounts) -> dict[str, FileEntry]:
+        """Encode and write all splits; returns the part files by path and adds to `counts`."""
+        ...
+
+
+def run(
+    plan: Plan,
+    overwrite: bool = False,
+    quiet: bool = False,
+    scratch: str | None = None,
+    workers: Callable[[Plan, Path, bool], Workers] = Local,
+) -> PrepSummary:
+    """Carry out a plan; see `lanner.prep.prepare`. `workers` are made for the plan, its scratch folder and `quiet`."""
     start = time.perf_counter()
     if not overwrite:
         _check_place(plan.out, resuming=scratch_path(plan.out, scratch).exists())
     with scratch_folder(plan.out, scratch) as folder:
-        staged = stage_files(plan, folder, quiet)
+        work = workers(plan, folder, quiet)
+        staged = work.stage()
         rows = StagedRows(staged, plan)
-        encoder = _encoder(plan, rows, quiet)
+        schema = work.fit(rows)
         _clear(plan.out)
-        counts = FeatureCounts(encoder.schema)
-        entries: dict[str, FileEntry] = {}
-        with ThreadPoolExecutor(1, "lanner-beside") as other, ThreadPoolExecutor(1, "lanner-publish") as publisher:
-            beside = other.submit(_write_beside, plan.out, encoder, staged)
-            writers = [PartWriter(plan.out, split, publisher) for split in rows.counts]
-            for writer in writers:
-                chunks = _in_order(plan, rows, writer.split, folder)
-                _write_split(plan, encoder, chunks, rows.counts[writer.split], writer, counts, quiet)
-            for writer in writers:
-                entries |= writer.entries()
+        counts = FeatureCounts(schema)
+        with ThreadPoolExecutor(1, "lanner-beside") as other:
+            beside = other.submit(_write_beside, plan.out, schema, work, staged)
+            entries = work.write(rows, counts)
             entries |= beside.result()
         summary = _summary(plan, rows, staged, counts)
         info = {"source": plan.source, "fit": plan.fit, "using": plan.using, **summary.to_dict()}
@@ -64,20 +77,10 @@ def run(plan: Plan, overwrite: bool = False, quiet: bool = False, scratch: str |
             info["recipe"] = plan.recipe
         if plan.shuffle is not None:
             info["shuffle"] = plan.shuffle
-        made = Manifest(kind="dataset", fingerprint=encoder.schema.fingerprint(), files=entries, info=info)
+        made = Manifest(kind="dataset", fingerprint=schema.fingerprint(), files=entries, info=info)
         manifests.write(plan.out, made)
     summary.seconds = round(time.perf_counter() - start, 3)
     return summary
-
-
-def _encoder(plan: Plan, rows: StagedRows, quiet: bool) -> Encoder:
-    if plan.using is not None:
-        return Encoder(plan.schema, Encoder.load(plan.using).vocabularies)
-    counted = rows.total if plan.fit == "all" else rows.counts["train"]
-    with progress("counting", counted, quiet) as bar:
-        read = rows.all if plan.fit == "all" else partial(rows.of, "train")
-        schema, vocabularies = fit(read, plan.schema, bar, plan.memory // 2)
-    return Encoder(schema, vocabularies)
 
 
 def _check_place(out: str, resuming: bool) -> None:
@@ -103,47 +106,13 @@ def _clear(out: str) -> None:
     storage.remove(storage.join(out, REJECTED))
 
 
-def _in_order(plan: Plan, rows: StagedRows, split: str, folder: Path) -> Iterator[RawChunk]:
-    """The rows of a split in the order they are written in."""
-    if split != "train" or plan.shuffle is None:
-        return rows.of(split)
-    return shuffled(rows.of(split), rows.counts[split], plan.shuffle, folder / "shuffle", plan.memory // 4)
-
-
-def _write_split(
-    plan: Plan,
-    encoder: Encoder,
-    chunks: Iterator[RawChunk],
-    rows: int,
-    writer: PartWriter,
-    counts: FeatureCounts,
-    quiet: bool,
-) -> None:
-    encode, split = partial(_encode, encoder, plan.dense_type), writer.split
-    with progress(f"writing {split}", rows, quiet) as bar, writer:
-        for batch, (missing, unknown) in map_ordered(encode, batches(chunks, BATCH_ROWS)):
-            writer.write(batch)
-            counts.add(split, missing, unknown)
-            bar.advance(batch.num_rows)
-
-
-def _encode(
-    encoder: Encoder, dense_type: DenseType, chunk: RawChunk
-) -> tuple[pa.RecordBatch, tuple[np.ndarray, np.ndarray]]:
-    """A record batch, and how many values of each feature were missing and unknown."""
-    encoded = encoder.encode_chunk(chunk)
-    missing = [*count_missing(chunk.dense), *(column.missing for column in encoded.ids)]
-    unknown = [*([0] * chunk.dense.shape[1]), *(column.unknown for column in encoded.ids)]
-    return record_batch(encoded, encoder.schema, dense_type), (np.array(missing, np.int64), np.array(unknown, np.int64))
-
-
-def _write_beside(out: str, encoder: Encoder, staged: list[StagedFile]) -> dict[str, FileEntry]:
+def _write_beside(out: str, schema: Schema, work: Workers, staged: list[StagedFile]) -> dict[str, FileEntry]:
     """Schema, vocabularies and rejected rows."""
     names = ["schema.yaml"]
-    encoder.schema.save(storage.join(out, "schema.yaml"))
-    for table in encoder.schema.tables:
+    schema.save(storage.join(out, "schema.yaml"))
+    for table in schema.tables:
         if table.vocabulary:
-            encoder.vocabularies[table.name].save(storage.join(out, table.vocabulary))
+            work.save_vocabulary(table.name, storage.join(out, table.vocabulary))
             names.append(table.vocabulary)
     if any(file.rejected for file in staged):
         names.append(REJECTED)
