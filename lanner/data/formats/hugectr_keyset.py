@@ -22,8 +22,7 @@ NAME = "keyset"
 def read_keys(uri: str, keys: Keys = "int64") -> Array:
     """The keys of a file, int64, in its order; raises DataError where it is cut, or a key occurs twice."""
     rows = FixedRows.whole(uri, _TYPES[keys], 1)
-    with storage.open_file(uri) as file:
-        found: Array = rows.read(file, rows.rows)[:, 0].astype(np.int64)
+    found: Array = rows.load()[:, 0].astype(np.int64)
     distinct, counts = np.unique(found, return_counts=True)
     if len(distinct) < len(found):
         raise DataError(f"{uri}: key {distinct[counts > 1][0]} occurs {counts.max()} times; a keyset has each once")

@@ -10,11 +10,13 @@ from typing import Any
 from lanner import storage
 from lanner.data.formats.base import Format, Source, text_of
 from lanner.data.formats.dataset import DatasetFormat
-from lanner.data.formats.facebook import FacebookBinaryFormat
+from lanner.data.formats.facebook_binary import FacebookBinaryFormat
+from lanner.data.formats.facebook_npz import FacebookNpzFormat
 from lanner.data.formats.hugectr_keyset import KeysetFormat
 from lanner.data.formats.hugectr_norm import NormFormat
 from lanner.data.formats.hugectr_parquet import HugectrParquetFormat
 from lanner.data.formats.hugectr_raw import RawFormat
+from lanner.data.formats.mlperf import MlperfFormat
 from lanner.data.formats.nvidia import NvidiaFormat
 from lanner.data.formats.tabular import TabularFormat
 from lanner.errors import ConfigError, DataError
@@ -34,6 +36,8 @@ FORMATS: dict[str, Format] = {
         RawFormat(),
         KeysetFormat(),
         NvidiaFormat(),
+        MlperfFormat(),
+        FacebookNpzFormat(),
         FacebookBinaryFormat(),
     )
 }

@@ -1,4 +1,4 @@
-"""Facebook's DLRM formats: the 160-byte binary of its MLPerf loader (this file's `FacebookBinaryFormat`).
+"""The 160-byte binary of Facebook's DLRM, which its MLPerf loader reads.
 
 A record is 40 int32 words: label, 13 raw integers, 26 ids. The loader takes ln(x + 1) of the integers and ids modulo
 `--max-ind-range` on the fly.
