@@ -25,7 +25,7 @@ MISSING_ID = 0
 RESERVED_NAMES = frozenset({"dense", "ids", "score", "label"})
 """Names of tensors and columns that Lanner makes itself; no feature may take them (a label may be called `label`)."""
 
-_LATER_OF_SPARSE = {"fill": None, "modulo": None}
+_LATER_OF_SPARSE = {"fill": None, "modulo": None, "history": None}
 _LATER_OF_ENCODERS = {"order": "count", "reserved": True, "max_rows": None, "lowest": 0, "outside": None}
 
 Raw = Literal["hex", "int", "string"]
@@ -159,6 +159,16 @@ class KeyEncoder(_Part):
 Encoding = Annotated[VocabEncoder | HashEncoder | IdentityEncoder | KeyEncoder, Field(discriminator="kind")]
 
 
+class History(_Part):
+    """The last values of the feature `of` in the rows of the same group that are strictly earlier in time.
+
+    Of all those rows or, with `where`, of those in which that label is above 0.
+    """
+
+    of: str
+    where: str | None = None
+
+
 class Sparse(Column):
     """A categorical feature whose ids address the rows of `table` (default: a table of its own, of the same name).
 
@@ -168,6 +178,9 @@ class Sparse(Column):
 
     Before the encoder sees a value, `fill` (as logged) takes the place of a missing one, and hex and int values are
     taken modulo `modulo`.
+
+    A feature with a `history` is a bag of `max_hotness` values, oldest first, that prep can make from the rows
+    themselves when it is told their time; without a time, and in requests, it is a column like any other.
     """
 
     table: str | None = None
@@ -180,6 +193,7 @@ class Sparse(Column):
     padding: Literal["left", "right"] = "right"
     fill: int | str | None = None
     modulo: int | None = Field(default=None, ge=1)
+    history: History | None = None
 
     @model_validator(mode="after")
     def _fits_hotness(self) -> Sparse:
@@ -261,7 +275,28 @@ class Schema(_Part):
                     f"table {name!r}: features {', '.join(f.name for f in sharing)} share it "
                     "and must have the same encoder and raw type"
                 )
+        for feature in self.sparse:
+            if feature.history is not None:
+                self._check_history(feature, feature.history)
         return self
+
+    def _check_history(self, feature: Sparse, history: History) -> None:
+        where = f"feature {feature.name!r}, history of {history.of!r}"
+        of = next((other for other in self.sparse if other.name == history.of), None)
+        if of is None or not of.one_hot:
+            raise ValueError(f"{where}: expected the name of a sparse feature with one value a row")
+        if feature.hotness is not None or feature.max_hotness is None:
+            raise ValueError(f"{where}: expected hotness: null and a max_hotness")
+        if feature.table_name != of.table_name or feature.modulo != of.modulo:
+            raise ValueError(f"{where}: expected the same table ({of.table_name!r}) and modulo ({of.modulo})")
+        if history.where is not None and history.where not in [label.name for label in self.labels]:
+            raise ValueError(f"{where}: no label {history.where!r}")
+        if self.group is None:
+            raise ValueError(f"{where}: the schema gives no group column to say whose history it is")
+
+    def without_histories(self) -> Schema:
+        """What has to be read to make the histories."""
+        return self.model_copy(update={"sparse": tuple(f for f in self.sparse if f.history is None)})
 
     def features_of(self, table: str) -> tuple[Sparse, ...]:
         """The sparse features whose ids address `table`."""

@@ -35,7 +35,7 @@ def prep(
     shuffle: Annotated[
         bool | None, Option(help="Put the training rows in random order [default: in input order].")
     ] = None,
-    time: Annotated[str | None, Option(help="Time column, for a split by time.")] = None,
+    time: Annotated[str | None, Option(help="Time column, for a split by time and for histories.")] = None,
     fit: Annotated[
         Literal["train", "all"] | None,
         Option(help="Count values on the training rows only (train) or on all rows (all) [default: train]."),

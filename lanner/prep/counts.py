@@ -32,7 +32,7 @@ class Counts:
         self._encoders = {f.table_name: f.encoder for f in schema.sparse if isinstance(f.encoder, VocabEncoder)}
         self._raws = {feature.table_name: feature.raw for feature in schema.sparse}
         self._columns = {
-            table: [k for k, feature in enumerate(schema.sparse) if feature.table_name == table]
+            table: [k for k, f in enumerate(schema.sparse) if f.table_name == table and f.history is None]
             for table in self._encoders
         }
         self._features = schema.sparse

@@ -12,6 +12,7 @@ from lanner import manifest as manifests
 from lanner import storage
 from lanner.errors import ConfigError
 from lanner.manifest import FileEntry, Manifest
+from lanner.prep.histories import with_histories
 from lanner.prep.local import Local
 from lanner.prep.plan import Plan
 from lanner.prep.rejects import HEADER
@@ -62,7 +63,7 @@ def run(
     with scratch_folder(plan.out, scratch) as folder:
         work = workers(plan, folder, quiet)
         staged = work.stage()
-        rows = StagedRows(staged, plan)
+        rows = StagedRows(with_histories(plan, staged, folder), plan)
         schema = work.fit(rows)
         _clear(plan.out)
         counts = FeatureCounts(schema)

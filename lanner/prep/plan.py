@@ -55,13 +55,25 @@ class Plan:
     shuffle: int | None = None
     recipe: str = "lanner"
 
+    @property
+    def builds_histories(self) -> bool:
+        """True when histories are made from the rows; without a time they are read."""
+        return self.options.time is not None and any(feature.history for feature in self.schema.sparse)
+
+    @property
+    def read_schema(self) -> Schema:
+        """What is read from the files."""
+        return self.schema.without_histories() if self.builds_histories else self.schema
+
     def stage_key(self, file: str) -> str:
         """Name of the staged copy of `file`: changes with the file's size or age and with how it is read."""
         fs, path = url_to_fs(file)
         info = fs.info(path)
         state = [str(info.get(key)) for key in ("size", "mtime", "LastModified", "updated", "ETag", "etag", "md5Hash")]
         reading = {**asdict(self.options), "block_bytes": None}
-        text = json.dumps([1, self.source, file, state, reading, _raw_part(self.schema), self.rows], sort_keys=True)
+        text = json.dumps(
+            [1, self.source, file, state, reading, _raw_part(self.read_schema), self.rows], sort_keys=True
+        )
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
@@ -121,9 +133,12 @@ def make_plan(
         whole = choices.apply(_schema(reader, source, schema, options))
     if not options.labelled:
         whole = whole.model_copy(update={"labels": ()})
-    if (split.kind == "time") != (options.time is not None):
-        raise ConfigError("a split by time needs the name of the time column, and only such a split does")
-    reader.check(whole, options)
+    histories = any(feature.history for feature in whole.sparse)
+    if split.kind == "time" and options.time is None:
+        raise ConfigError("a split by time needs the name of the time column")
+    if options.time is not None and split.kind != "time" and not histories:
+        raise ConfigError("only a split by time, or a schema with histories, needs the name of the time column")
+    reader.check(whole.without_histories() if options.time else whole, options)
     for feature in whole.sparse:
         if feature.fill is not None:
             fill_key(feature.raw, feature.fill)

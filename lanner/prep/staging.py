@@ -64,7 +64,7 @@ def _check_head(source: Source, file: str, plan: Plan) -> None:
             raise _no_good_row(file, bad)
 
     options = replace(plan.options, block_bytes=min(_HEAD_BYTES, plan.options.block_bytes))
-    chunks = source.read(file, plan.schema, options, collect)
+    chunks = source.read(file, plan.read_schema, options, collect)
     try:
         for chunk in chunks:
             if chunk.rows:
@@ -85,7 +85,7 @@ def _no_good_row(file: str, bad: list[BadRow]) -> DataError:
 def _stage(source: Source, file: str, folder: Path, plan: Plan, limit: int | None, bar: Bar) -> StagedFile:
     with StageWriter(folder, file) as writer, TolerantRows(file, folder / REJECTS) as tolerant:
         strict = StrictRows(file)
-        chunks = source.read(file, plan.schema, plan.options, strict if plan.strict else tolerant)
+        chunks = source.read(file, plan.read_schema, plan.options, strict if plan.strict else tolerant)
         try:
             for chunk in chunks:
                 writer.add(chunk if limit is None else take_rows(chunk, slice(0, min(chunk.rows, limit))))
