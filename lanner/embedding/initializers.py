@@ -15,6 +15,7 @@ import numpy as np
 
 from lanner.errors import ConfigError
 from lanner.kernels import random
+from lanner.validation import built
 
 
 def _check_finite(owner: object, *values: object) -> None:
@@ -98,10 +99,7 @@ def parse(values: dict[str, Any]) -> Given:
     name = settings.pop("name", None)
     if name not in kinds:
         raise ConfigError(f"initializer {name!r} is not known; expected one of {', '.join(kinds)}")
-    try:
-        initializer: Given = kinds[name](**settings)
-    except TypeError as error:
-        raise ConfigError(f"initializer {name}: {error}") from error
+    initializer: Given = built(kinds[name], settings, f"initializer {name}")
     return initializer
 
 

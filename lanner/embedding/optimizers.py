@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from lanner.errors import ConfigError
+from lanner.validation import built
 
 
 class RowState(NamedTuple):
@@ -249,7 +250,4 @@ def parse(values: dict[str, Any]) -> Optimizer:
     name = settings.pop("name", None)
     if name not in _KINDS:
         raise ConfigError(f"optimizer {name!r} is not known; expected one of {', '.join(_KINDS)}")
-    try:
-        return _KINDS[name](**settings)
-    except TypeError as error:
-        raise ConfigError(f"optimizer {name}: {error}") from error
+    return built(_KINDS[name], settings, f"optimizer {name}")

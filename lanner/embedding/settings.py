@@ -16,7 +16,7 @@ from lanner.embedding.sharding.placement import Plan
 from lanner.embedding.tables import TableConfig
 from lanner.errors import ConfigError
 from lanner.quantities import parse_amount
-from lanner.validation import validated
+from lanner.validation import built, validated
 
 OTHERS = "*"
 """In place of a table's name: what holds for every table that does not say it itself."""
@@ -38,13 +38,6 @@ def _given(kind: Any, parse: Callable[[dict[str, Any]], Any]) -> BeforeValidator
     return BeforeValidator(read)
 
 
-def _dynamic(values: dict[str, Any]) -> DynamicConfig:
-    for key in values:
-        if key not in DynamicConfig.__dataclass_fields__:
-            raise ConfigError(f"no such key: {key!r}; the keys are {', '.join(DynamicConfig.__dataclass_fields__)}")
-    return DynamicConfig(**values)
-
-
 def _plan(value: Any) -> Any:
     if not isinstance(value, str | dict | None):
         raise ValueError("expected the name of a file, or a mapping")
@@ -54,7 +47,9 @@ def _plan(value: Any) -> Any:
 OptimizerSetting = Annotated[Any, _given(optimizers.Optimizer, optimizers.parse), PlainSerializer(optimizers.describe)]
 """An optimizer, or the mapping that `lanner.embedding.optimizers.describe` gives."""
 _Initializer = Annotated[Any, _given(initializers.Given, initializers.parse), PlainSerializer(initializers.describe)]
-_Dynamic = Annotated[Any, _given(DynamicConfig, _dynamic), PlainSerializer(asdict)]
+_Dynamic = Annotated[
+    Any, _given(DynamicConfig, lambda values: built(DynamicConfig, values, "dynamic table")), PlainSerializer(asdict)
+]
 
 
 class TableSettings(BaseModel):
@@ -128,7 +123,7 @@ class EmbeddingSettings(BaseModel):
         return [_applied(table, self.tables.get(table.name, TableSettings()), others) for table in tables]
 
 
-_KEYS = "`lanner prep --keys` makes such schemas"
+_KEYS = "`lanner prep --keys` makes dynamic ones"
 
 
 def _applied(table: TableConfig, own: TableSettings, others: TableSettings) -> TableConfig:
@@ -136,7 +131,7 @@ def _applied(table: TableConfig, own: TableSettings, others: TableSettings) -> T
     if table.rows != "dynamic":
         if own.dynamic is not None:
             raise ConfigError(
-                f"embedding.tables.{table.name}.dynamic: the schema gives the table {table.rows} rows; {_KEYS}"
+                f"embedding.tables.{table.name}.dynamic: the schema gives the table a fixed number of rows; {_KEYS}"
             )
         del said["dynamic"]
     return replace(table, **{key: value for key, value in said.items() if value is not None})

@@ -28,7 +28,7 @@ from lanner.train.settings import DenseOptimizer, Settings
 from lanner.train.state import Progress, random_state, random_states
 from lanner.train.step import TrainingStep
 from lanner.train.verdict import Verdict
-from lanner.validation import validated
+from lanner.validation import differences, validated
 
 _EVALUATION_BATCH = 4096
 _FIXED = ("batch_size", "seed", "embedding", "embedding_optimizer", "dense_optimizer", "precision")
@@ -203,8 +203,8 @@ class Trainer:
         self.model.schema.require_same(schema, "the model", str(path))
         stored, ours = _with_defaults(checkpoint.read_recipe(path), path), self.recipe()
         for key in _FIXED:
-            if stored[key] != ours[key]:
-                raise ConfigError(f"{key}: {ours[key]!r}, but {path} was trained with {stored[key]!r}")
+            for place, now, then in differences(ours[key], stored[key], key):
+                raise ConfigError(f"{place}: {now!r}, but {path} was trained with {then!r}")
         checkpoint.load_weights(path, self.model, optimizer_state)
         state = checkpoint.read_trainer(path)
         if optimizer_state:

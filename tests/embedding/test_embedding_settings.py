@@ -99,10 +99,24 @@ def test_initializers_have_a_plain_form(initializer: Given) -> None:
         ({"tables": {"a": {"optimizer": "Adam"}}}, r"embedding: tables.a.optimizer: expected a mapping \(got 'Adam'\)"),
         ({"tables": {"*": {"initializer": {"name": "Zeros"}}}}, r"tables.\*.initializer: .*'Zeros' .*Uniform, Normal"),
         ({"tables": {"a": {"initializer": {"name": "Constant", "value": "x"}}}}, r"tables.a.initializer: .*'x'"),
-        ({"tables": {"a": {"initializer": {"name": "Uniform"}}}}, r"tables.a.initializer: .*low"),
-        ({"tables": {"k": {"dynamic": {"max_row": 1}}}}, r"tables.k.dynamic: no such key: 'max_row'; .*max_rows"),
+        (
+            {"tables": {"a": {"initializer": {"name": "Uniform"}}}},
+            r"tables.a.initializer: initializer Uniform: low is missing",
+        ),
+        (
+            {"tables": {"a": {"optimizer": {"name": "Adam", "rate": 1}}}},
+            r"optimizer Adam: no such key: 'rate'; .*betas, eps",
+        ),
+        ({"tables": {"a": "bf16"}}, r"embedding: tables.a: expected a mapping \(got 'bf16'\)$"),
+        (
+            {"tables": {"k": {"dynamic": {"max_row": 1}}}},
+            r"tables.k.dynamic: dynamic table: no such key: 'max_row'; .*max_rows",
+        ),
         ({"tables": {"k": {"dynamic": {"max_rows": 0}}}}, r"tables.k.dynamic: .*max_rows is 0"),
-        ({"tables": {"a": {"dynamic": {}}}}, r"embedding.tables.a.dynamic: the schema gives the table 10 rows"),
+        (
+            {"tables": {"a": {"dynamic": {}}}},
+            r"embedding.tables.a.dynamic: the schema gives the table a fixed number of rows",
+        ),
         ({"plan": 3}, r"embedding: plan: expected the name of a file, or a mapping \(got 3\)"),
         ({"plan": {"version": 9}}, r"embedding.plan: version is 9"),
         (
