@@ -61,6 +61,10 @@ def prep(
     names: Annotated[str | None, Option(help="csv without header: column names, comma-separated.")] = None,
     null: Annotated[list[str] | None, Option(help="csv: a text that means missing; may be repeated.")] = None,
     strip: Annotated[bool, Option("--strip", help="csv: drop blanks around values.")] = False,
+    join: Annotated[
+        list[str] | None,
+        Option(help="csv, parquet, json: KEY=FILE, columns of a side table by a key column; may be repeated."),
+    ] = None,
     memory: Annotated[str, Option(help="Memory for the blocks underway.")] = "2GB",
     scratch: Annotated[str | None, Option(help="Local folder for staged rows [default: inside the output].")] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace a finished dataset.")] = False,
@@ -81,6 +85,8 @@ def prep(
         "strip": strip, "delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
         "names": tuple(names.split(",")) if names else (),
     }  # fmt: skip
+    if join:
+        reading["join"] = tuple(join)
     if null:
         reading["null"] = tuple(null)
     with usage():
@@ -138,5 +144,7 @@ def _report(summary: PrepSummary) -> None:
     print_table("shares of missing values, and of values without an id of their own", heads, rows)
     for reason, count in summary.rejected.items():
         people.print(f"dropped {count:,} rows: {reason} (see rejects.tsv)")
+    if summary.unmatched:
+        people.print(f"{summary.unmatched:,} keys have no row in a side table: their columns are missing")
     parts = ", ".join(f"{name} {count:,}" for name, count in summary.rows.items())
     people.print(f"{summary.total_rows:,} rows ({parts}) in {summary.seconds:.1f} s → {summary.out}")

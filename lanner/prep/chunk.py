@@ -34,7 +34,7 @@ class RawChunk:
 
     `labels` is float32 [rows, L]; `dense` is float64 [rows, D], or float32 where that is exact, with NaN for missing;
     `weight` is float32 [rows], `group` int64 keys [rows], and `time` (float64 or int64, [rows]) orders rows where a
-    split by time asks for it.
+    split by time asks for it. `unmatched` (int8 [rows]) counts the keys of each row that a side table does not have.
     """
 
     rows: int
@@ -44,3 +44,4 @@ class RawChunk:
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
     time: np.ndarray | None = None
+    unmatched: np.ndarray | None = None

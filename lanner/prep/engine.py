@@ -137,4 +137,5 @@ def _summary(plan: Plan, rows: StagedRows, staged: list[StagedFile], counts: Fea
         rejected=rejected,
         features=counts.summaries(),
         split=plan.split.describe(),
+        unmatched=sum(file.unmatched for file in staged) if plan.options.join else None,
     )

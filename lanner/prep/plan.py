@@ -9,8 +9,6 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from fsspec.core import url_to_fs
-
 from lanner import storage
 from lanner.errors import ConfigError
 from lanner.kernels.parallel import threads
@@ -19,6 +17,7 @@ from lanner.prep.conventions import Fit
 from lanner.prep.encoder import Encoder
 from lanner.prep.folding import fill_key
 from lanner.prep.sources import ReadOptions, Source, open_source
+from lanner.prep.sources.joins import file_state, split_join
 from lanner.prep.split import SplitPlan
 from lanner.prep.writer import DenseType
 from lanner.schema import Schema
@@ -67,9 +66,7 @@ class Plan:
 
     def stage_key(self, file: str) -> str:
         """Name of the staged copy of `file`: changes with the file's size or age and with how it is read."""
-        fs, path = url_to_fs(file)
-        info = fs.info(path)
-        state = [str(info.get(key)) for key in ("size", "mtime", "LastModified", "updated", "ETag", "etag", "md5Hash")]
+        state = [*file_state(file), *(file_state(split_join(text)[1]) for text in self.options.join)]
         reading = {**asdict(self.options), "block_bytes": None}
         text = json.dumps(
             [1, self.source, file, state, reading, _raw_part(self.read_schema), self.rows], sort_keys=True
@@ -139,6 +136,9 @@ def make_plan(
     if options.time is not None and split.kind != "time" and not histories:
         raise ConfigError("only a split by time, or a schema with histories, needs the name of the time column")
     reader.check(whole.without_histories() if options.time else whole, options)
+    for _, side in map(split_join, options.join):
+        if not storage.exists(side):
+            raise FileNotFoundError(f"{side}: no such file to join")
     for feature in whole.sparse:
         if feature.fill is not None:
             fill_key(feature.raw, feature.fill)

@@ -34,6 +34,7 @@ def take_rows(chunk: RawChunk, rows: Rows) -> RawChunk:
         weight=None if chunk.weight is None else chunk.weight[rows],
         group=None if chunk.group is None else chunk.group[rows],
         time=None if chunk.time is None else chunk.time[rows],
+        unmatched=None if chunk.unmatched is None else chunk.unmatched[rows],
     )
 
 

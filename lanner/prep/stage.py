@@ -27,7 +27,10 @@ _LEAST_ROWS = 1 << 13
 
 @dataclass
 class StagedFile:
-    """One finished staged file: `chunks` are (offset, bytes, rows); `rejected` counts bad rows by reason."""
+    """One finished staged file: `chunks` are (offset, bytes, rows); `rejected` counts bad rows by reason.
+
+    `unmatched` counts keys that side tables do not have.
+    """
 
     folder: Path
     file: str
@@ -35,6 +38,7 @@ class StagedFile:
     chunks: list[tuple[int, int, int]] = field(default_factory=list)
     rejected: dict[str, int] = field(default_factory=dict)
     reused: bool = False
+    unmatched: int = 0
 
     def read(self, chunk: int) -> RawChunk:
         """Chunk number `chunk`, mapped."""
@@ -86,6 +90,8 @@ class StageWriter:
         if not chunk.rows:
             return
         self.staged.rows += chunk.rows
+        if chunk.unmatched is not None:
+            self.staged.unmatched += int(chunk.unmatched.sum())
         self._held.append(chunk)
         if sum(held.rows for held in self._held) >= self._least_rows:
             self._write()

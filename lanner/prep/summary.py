@@ -64,7 +64,10 @@ def _rows(schema: Schema, table: str) -> int | Literal["dynamic"]:
 
 @dataclass
 class PrepSummary:
-    """See the module's docstring. `rows` counts by split, `rejected` dropped rows by reason; `seconds` is wall time."""
+    """See the module's docstring. `rows` counts by split, `rejected` dropped rows by reason; `seconds` is wall time.
+
+    `unmatched` counts keys that no side table has, where there are any to join.
+    """
 
     out: str
     rows: dict[str, int]
@@ -73,6 +76,7 @@ class PrepSummary:
     features: list[FeatureSummary]
     split: dict[str, Any]
     seconds: float = 0.0
+    unmatched: int | None = None
 
     @property
     def total_rows(self) -> int:
@@ -81,7 +85,10 @@ class PrepSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        return asdict(self)
+        values = asdict(self)
+        if self.unmatched is None:
+            del values["unmatched"]
+        return values
 
     def table(self) -> tuple[list[str], list[list[Any]]]:
         """Column heads and one row a feature, for people: shares of missing values, and of unknown ones by split."""

@@ -56,6 +56,7 @@ class ReadOptions:
     names: tuple[str, ...] = ()  # csv without a header: the column names
     null: tuple[str, ...] = ("",)  # csv: texts that mean a missing cell
     strip: bool = False  # csv: drop blanks around values
+    join: tuple[str, ...] = ()  # csv, parquet, json: `key=file`, more columns of the rows by a key column
 
 
 class Source(Protocol):

@@ -32,6 +32,8 @@ class CriteoSource:
         layout = _layout(schema, options)
         if options.time:
             raise ConfigError(f"time column {options.time!r}: Criteo logs have no time column")
+        if options.join:
+            raise ConfigError(f"join {options.join[0]!r}: Criteo logs have no key columns")
         if schema.weight or schema.group:
             raise SchemaError("Criteo logs have neither a weight nor a group column")
         for label in schema.labels:

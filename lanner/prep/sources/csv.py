@@ -63,6 +63,14 @@ def split_records(file: str, wanted: Sequence[str], options: ReadOptions) -> Ite
         raise DataError(f"{file}: line {line}: a quote is opened in this record and never closed")
 
 
+def header_of(file: str, options: ReadOptions) -> list[str]:
+    """The names in the first line of `file`; none when it is empty."""
+    for block in line_blocks(file, options.block_bytes, 0):
+        if found := _header(file, block, options.delimiter or ",", options.strip)[0]:
+            return found
+    return []
+
+
 def check_columns(file: str, wanted: Sequence[str], present: Sequence[str]) -> None:
     """Raise DataError unless each wanted column is there exactly once."""
     if missing := [name for name in wanted if name not in present]:

@@ -20,6 +20,7 @@ from lanner.prep.overlap import map_ordered
 from lanner.prep.sources import BadRow, OnBadRow, ReadOptions
 from lanner.prep.sources.blocks import BrokenFileError
 from lanner.prep.sources.csv import check_columns, split_records, text_rows
+from lanner.prep.sources.joins import side_tables
 from lanner.prep.sources.jsonl import JsonColumns, json_blocks, json_rows
 from lanner.schema import Schema
 
@@ -55,12 +56,13 @@ class TabularSource:
         if not options.header:
             if not options.names:
                 raise ConfigError("a CSV file without a header needs the names of its columns")
-            if missing := [name for name in _wanted(schema, options) if name not in options.names]:
+            joined = _Columns(schema, options)
+            if missing := [name for name in joined.read if name not in options.names]:
                 raise ConfigError(f"no column {', '.join(map(repr, missing))} among the names given")
 
     def read(self, file: str, schema: Schema, options: ReadOptions, on_bad_row: OnBadRow) -> Iterator[RawChunk]:
         """See `Source.read`."""
-        parts = _PARTS[self._kind](file, schema, options)
+        parts = _PARTS[self._kind](file, _Columns(schema, options), options)
         rows = 0
         try:
             with closing(parts):
@@ -73,44 +75,63 @@ class TabularSource:
             raise DataError(f"{file}: {broken}; {rows} rows could be read before the break") from broken
 
 
-def _wanted(schema: Schema, options: ReadOptions) -> list[str]:
-    return list(dict.fromkeys((*schema.raw_columns, *([options.time] if options.time else []))))
+class _Columns:
+    """The columns a file is read for, those that side tables add, and what becomes of them."""
+
+    def __init__(self, schema: Schema, options: ReadOptions) -> None:
+        self._schema, self._time = schema, options.time
+        wanted = dict.fromkeys((*schema.raw_columns, *([options.time] if options.time else [])))
+        self.lists = frozenset(f.source for f in schema.sparse if not f.one_hot and f.separator is None)
+        self._sides = side_tables(options.join, tuple(wanted), self.lists)
+        added = {name for side in self._sides for name in side.columns}
+        keys = dict.fromkeys(side.key for side in self._sides)
+        self.read = [*(name for name in wanted if name not in added), *(key for key in keys if key not in wanted)]
+
+    def assembled(self, where: str, columns: dict[str, pa.Array], rows: int) -> tuple[RawChunk, list[Problem]]:
+        """See `assemble`; raises DataError naming `where`."""
+        unmatched = np.zeros(rows, np.int8)
+        for side in self._sides:
+            found, absent = side.look_up(columns[side.key])
+            columns = {**columns, **found}
+            unmatched += absent
+        try:
+            chunk, problems = assemble(columns, rows, self._schema, self._time)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+        if self._sides:
+            chunk.unmatched = np.delete(unmatched, [problem.row for problem in problems])
+        return chunk, problems
 
 
-def _csv_parts(file: str, schema: Schema, options: ReadOptions) -> Generator[Part, None, None]:
-    wanted = _wanted(schema, options)
-    parse = partial(_csv_part, file=file, wanted=wanted, schema=schema, options=options)
-    yield from map_ordered(parse, split_records(file, wanted, options))
+def _csv_parts(file: str, columns: _Columns, options: ReadOptions) -> Generator[Part, None, None]:
+    parse = partial(_csv_part, file=file, columns=columns, options=options)
+    yield from map_ordered(parse, split_records(file, columns.read, options))
 
 
-def _csv_part(block: tuple[Records, int], file: str, wanted: list[str], schema: Schema, options: ReadOptions) -> Part:
-    rows = text_rows(*block, wanted, options)
-    chunk, problems = _assembled(file, rows.columns, len(rows.lines), schema, options)
+def _csv_part(block: tuple[Records, int], file: str, columns: _Columns, options: ReadOptions) -> Part:
+    rows = text_rows(*block, columns.read, options)
+    chunk, problems = columns.assembled(file, rows.columns, len(rows.lines))
     bad = [BadRow(int(rows.lines[p.row]), p.reason, p.message, rows.text(p.row)) for p in problems]
     return chunk, sorted([*rows.bad, *bad], key=lambda row: row.line)
 
 
-def _json_parts(file: str, schema: Schema, options: ReadOptions) -> Generator[Part, None, None]:
-    lists = frozenset(f.source for f in schema.sparse if not f.one_hot and f.separator is None)
-    columns = JsonColumns(tuple(_wanted(schema, options)), lists)
-    parse = partial(_json_part, file=file, columns=columns, schema=schema, options=options)
-    yield from map_ordered(parse, json_blocks(file, columns, options.block_bytes))
+def _json_parts(file: str, columns: _Columns, options: ReadOptions) -> Generator[Part, None, None]:
+    keys = JsonColumns(tuple(columns.read), columns.lists & frozenset(columns.read))
+    parse = partial(_json_part, file=file, keys=keys, columns=columns)
+    yield from map_ordered(parse, json_blocks(file, keys, options.block_bytes))
 
 
-def _json_part(
-    block: tuple[np.ndarray, int], file: str, columns: JsonColumns, schema: Schema, options: ReadOptions
-) -> Part:
-    rows = json_rows(*block, columns)
-    chunk, problems = _assembled(file, rows.columns, len(rows.lines), schema, options)
+def _json_part(block: tuple[np.ndarray, int], file: str, keys: JsonColumns, columns: _Columns) -> Part:
+    rows = json_rows(*block, keys)
+    chunk, problems = columns.assembled(file, rows.columns, len(rows.lines))
     shown = [rows.texts[p.row].decode(errors="replace").rstrip("\r\n")[:_TEXT_SHOWN] for p in problems]
     bad = [BadRow(int(rows.lines[p.row]), p.reason, p.message, s) for p, s in zip(problems, shown, strict=True)]
     return chunk, sorted([*rows.bad, *bad], key=lambda row: row.line)
 
 
-def _parquet_parts(file: str, schema: Schema, options: ReadOptions) -> Generator[Part, None, None]:
-    wanted = _wanted(schema, options)
-    parse = partial(_parquet_part, file=file, wanted=wanted, schema=schema, options=options)
-    yield from map_ordered(parse, _batches(file, wanted, options))
+def _parquet_parts(file: str, columns: _Columns, options: ReadOptions) -> Generator[Part, None, None]:
+    parse = partial(_parquet_part, file=file, columns=columns)
+    yield from map_ordered(parse, _batches(file, columns.read, options))
 
 
 def _batches(file: str, wanted: list[str], options: ReadOptions) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -138,26 +159,15 @@ def _row_bytes(metadata: pq.FileMetaData, wanted: list[str]) -> int:
     return max(size // int(metadata.num_rows), 8 * len(wanted))
 
 
-def _parquet_part(
-    part: tuple[pa.RecordBatch, int], file: str, wanted: list[str], schema: Schema, options: ReadOptions
-) -> Part:
+def _parquet_part(part: tuple[pa.RecordBatch, int], file: str, columns: _Columns) -> Part:
     batch, first = part
-    columns = {name: batch.column(name) for name in wanted}
-    chunk, problems = _assembled(f"{file}, rows from {first} on", columns, batch.num_rows, schema, options)
+    found = {name: batch.column(name) for name in columns.read}
+    chunk, problems = columns.assembled(f"{file}, rows from {first} on", found, batch.num_rows)
     return chunk, [BadRow(first + p.row, p.reason, p.message, _shown(batch, p.row)) for p in problems]
 
 
 def _shown(batch: pa.RecordBatch, row: int) -> str:
     return repr(batch.slice(row, 1).to_pylist()[0])[:_TEXT_SHOWN]
-
-
-def _assembled(
-    where: str, columns: dict[str, pa.Array], rows: int, schema: Schema, options: ReadOptions
-) -> tuple[RawChunk, list[Problem]]:
-    try:
-        return assemble(columns, rows, schema, options.time)
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from error
 
 
 _PARTS = {"csv": _csv_parts, "parquet": _parquet_parts, "json": _json_parts}
