@@ -59,8 +59,8 @@ def plan(
         given = {k: parse_amount(v, f"--{k}".replace("_", "-")) for k, v in rates.items() if v is not None}
         expected, bags = _numbers("--rows", rows), _numbers("--hotness", hotness)
     settings = load(recipe, changes or ())
-    schema = _schema(settings.data)
-    needs = workload(settings, schema, bags, {name: int(value) for name, value in expected.items()})
+    schema, samples = _data(settings.data)
+    needs = workload(settings, schema, bags, {name: int(value) for name, value in expected.items()}, samples)
     edited = None if check is None else Plan.load(check)
     count = processes or (edited.world_size if edited else 1)
     devices = Devices.here(count, nodes, **given)
@@ -74,13 +74,17 @@ def plan(
     require_fits(needs, found.plan, [devices.memory] * count)
 
 
-def _schema(data: str | None) -> Schema:
+def _data(data: str | None) -> tuple[Schema, int | None]:
+    """The schema, and how many rows there are to train on where it is that of a dataset."""
     from lanner.data import Dataset
     from lanner.schema import Schema
 
     if data is None:
         raise ConfigError("the recipe names no data: give data=DATASET or data=SCHEMA.yaml")
-    return Schema.load(data) if data.endswith((".yaml", ".yml")) else Dataset.open(data).schema
+    if data.endswith((".yaml", ".yml")):
+        return Schema.load(data), None
+    dataset = Dataset.open(data)
+    return dataset.schema, len(dataset.train or ())
 
 
 def _numbers(option: str, texts: list[str] | None) -> dict[str, float]:

@@ -25,11 +25,13 @@ def workload(
     schema: Schema,
     hotness: Mapping[str, float] | None = None,
     rows: Mapping[str, int] | None = None,
+    samples: int | None = None,
 ) -> Workload:
     """What one step of `recipe` on data of `schema` is made of.
 
     `hotness` gives ids of a sample by feature where the schema's own is not to be taken, `rows` the expected rows by
-    dynamic table. Raises ConfigError where somebody has to say one of them, or a name is not there.
+    dynamic table, `samples` the number of training rows, where it is known. Raises ConfigError where somebody has to
+    say one of the first two, or a name is not there.
     """
     model = _outline(recipe, schema)
     sizes = {table.name: table.rows for table in tables.from_schema(schema, 1)[0]}
@@ -42,6 +44,7 @@ def workload(
         Dense.of(model, len(schema.dense), recipe.dense_optimizer),
         hotness_of(schema, hotness),
         rows,
+        samples,
     )
     budget = recipe.embedding.memory
     return replace(needs, backing=None if budget is None else Backing(budget))  # the directory may be elsewhere
@@ -55,7 +58,7 @@ def require_memory(recipe: Recipe, schema: Schema, processes: Processes) -> None
     """
     dynamic = {table.name: 1 for table in schema.tables if table.rows == "dynamic"}
     ragged = {f.name: 1.0 for f in schema.sparse if f.hotness is None and f.max_hotness is None}
-    needs = workload(recipe, schema, ragged, dynamic)
+    needs = workload(recipe, schema, ragged, dynamic, samples=0)
     device = device_of(recipe.device)
     static = [table for table in needs.tables if table.rows != "dynamic"]
     on_disk = needs.backing is not None and bool(needs.backing.chosen(static))

@@ -81,6 +81,16 @@ def test_waiting_keys_take_a_part_of_the_budget():
     assert 2 < most_waiting(config) < config.max_waiting == most_waiting(DynamicConfig(min_count=2))
 
 
+@pytest.mark.parametrize("keys", [0, 3000, 40_000])
+def test_few_keys_wait_in_little_memory(keys: int):
+    table = make(SGD(0.1), 4, min_count=2)
+    for begin in range(0, keys, 1000):
+        table.step += 1
+        table.rows_of("t", np.arange(begin, begin + 1000), True)
+    assert len(table) == 0 and table.nbytes() <= bytes_for(table.table, SGD(0.1), 1, keys) < 3 << 20
+    assert bytes_for(table.table, SGD(0.1), 1, 1 << 40) == bytes_for(table.table, SGD(0.1), 1) > 100 << 20
+
+
 def test_another_optimizer_may_leave_room_for_fewer_rows():
     table = make(SGD(0.1), 16, max_bytes=2_000_000)
     assert DynamicTable(table.table, Adam(0.1)).limit < table.limit

@@ -41,6 +41,14 @@ def test_dynamic_tables_need_a_size_to_plan_but_none_to_train() -> None:
     require_memory(recipe, schema, Processes(None))
 
 
+def test_no_key_waits_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = {"*": {"dynamic": {"min_count": 2}}}
+    recipe = parse({"model": MODEL, "embedding": {"tables": tables}})
+    monkeypatch.setattr("lanner.train.workload.free_bytes", lambda: 32 << 20)  # counting 4 million keys takes 320 MiB
+    monkeypatch.setattr("lanner.train.workload.resident_bytes", lambda: 600 << 20)
+    require_memory(recipe, train_datasets.schema(2, (20, 30), dynamic=True), Processes(None))
+
+
 def test_a_schema_that_is_not_fitted() -> None:
     schema = Schema.parse({"labels": [{"name": "label"}], "sparse": [{"name": "c"}]})
     with pytest.raises(ConfigError, match="run prep to fit it"):

@@ -16,14 +16,17 @@ _SLOT = 16  # bytes of a slot of the index
 _LOGGED = 1 << 22  # deleted keys remembered at most
 
 
-def bytes_for(table: TableConfig, optimizer: Optimizer, rows: int) -> int:
+def bytes_for(table: TableConfig, optimizer: Optimizer, rows: int, keys: int | None = None) -> int:
     """Bytes that a dynamic table may come to hold on its way to `rows` rows.
 
     Weights, optimizer state, index (the larger and the smaller one while it grows), and what else is kept by row and
-    by key. `optimizer` is the collection's; that of the table goes first.
+    by key. `optimizer` is the collection's; that of the table goes first. No more than `keys` keys wait for a row
+    (default: as many as the limits allow).
     """
     config, optimizer = table.dynamic or DynamicConfig(), table.optimizer or optimizer
-    waiting = admission.bytes_for(config, most_waiting(config))
+    most = most_waiting(config)
+    # Of its two indexes one may hold all keys, where they are few.
+    waiting = admission.bytes_for(config, most if keys is None else min(most, 2 * keys))
     slots = capacity_for(rows)
     return (
         arrays.bytes_of(rows + 1, table.dim, table.dtype, optimizer)

@@ -97,7 +97,8 @@ def held(load: Load, shard: Shard) -> tuple[float, float, float]:
         return config.static_rows * shard.dim * ITEM[config.dtype], config.static_rows * state, 0
     rows = min(-(-load.rows // shard.shares), footprint.most_rows(config, load.optimizer))
     weights, states = rows * shard.dim * ITEM[config.dtype], rows * state
-    return weights, states, footprint.bytes_for(config, load.optimizer, rows) - weights - states
+    keys = None if load.keys is None else -(-load.keys // shard.shares)
+    return weights, states, footprint.bytes_for(config, load.optimizer, rows, keys) - weights - states
 
 
 def _step_buffers(workload: Workload, ranks: int) -> float:

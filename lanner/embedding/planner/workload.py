@@ -29,6 +29,7 @@ class Load:
         rows: its rows; of a dynamic table the keys that it is expected to hold.
         ids: ids of a sample, over all features that share the table.
         vectors: vectors of the output: one for each such feature, or where it is not pooled for each id.
+        keys: of a dynamic table, the most keys that its data can hold, where that is known.
     """
 
     table: TableConfig
@@ -36,6 +37,7 @@ class Load:
     rows: int
     ids: float
     vectors: float
+    keys: int | None = None
 
     @property
     def name(self) -> str:
@@ -91,12 +93,13 @@ class Workload:
         dense: Dense = Dense(),
         hotness: Mapping[str, float] | None = None,
         rows: Mapping[str, int] | None = None,
+        samples: int | None = None,
     ) -> Workload:
         """Of the tables and features of a collection whose default optimizer is `optimizer`.
 
         `hotness` gives the ids of a sample by feature (default 1), `rows` the expected rows by dynamic table (default:
-        the most that its limits allow). Raises ConfigError naming the feature or table that is not there, and the
-        dynamic table whose size nobody says.
+        the most that its limits allow), `samples` the number of training rows, where it is known. Raises
+        ConfigError naming the feature or table that is not there, and the dynamic table whose size nobody says.
         """
         hotness, rows = hotness or {}, rows or {}
         _check("hotness: feature", hotness, (feature.name for feature in features))
@@ -107,7 +110,8 @@ class Workload:
             ids = [hotness.get(feature.name, 1.0) for feature in using]
             vectors = [n if feature.pooling == "none" else 1.0 for feature, n in zip(using, ids, strict=True)]
             own = table.optimizer or optimizer
-            loads.append(Load(table, own, _rows(table, own, rows.get(table.name)), sum(ids), sum(vectors)))
+            keys = None if samples is None else math.ceil(samples * sum(ids))
+            loads.append(Load(table, own, _rows(table, own, rows.get(table.name)), sum(ids), sum(vectors), keys))
         return cls(tuple(loads), batch_size, dense)
 
     @property
