@@ -90,7 +90,7 @@ class KeysetFormat(Format):
     options = KeysetOptions
 
     def recognises(self, uri: str) -> bool:
-        return False
+        return uri.rpartition("/")[2] == NAME or uri.endswith(f".{NAME}")
 
     def open(self, uri: str, schema: Schema | None, options: Options) -> Source:
         raise ConfigError(f"{uri}: a keyset holds keys, no rows; `lanner inspect` describes it")

@@ -60,6 +60,23 @@ def guess(uri: str) -> Format:
     raise ConfigError(f"{uri}: {what}; say which it is: {names}")
 
 
+def told(uri: str, format: str | None = None) -> tuple[Format, dict[str, Any] | None]:
+    """The format of what lies at `uri`, and what was carried along with it.
+
+    Raises DataError where nothing is there, ConfigError where the format cannot be told.
+    """
+    if not storage.is_directory(uri) and not storage.exists(uri):
+        raise DataError(f"{uri}: no such file or directory")
+    carried = _carried(_home(uri))
+    named = format or (carried["format"] if carried else None)
+    return (format_of(named) if named else guess(uri)), carried
+
+
+def _home(uri: str) -> str:
+    """The folder that `uri` is or lies in."""
+    return uri if storage.is_directory(uri) else uri.rpartition("/")[0] or "."
+
+
 def open_source(
     uri: str | os.PathLike[str],
     format: str | None = None,
@@ -73,12 +90,8 @@ def open_source(
     DataError naming what does not fit, before rows are read.
     """
     uri = text_of(uri)
-    if not storage.is_directory(uri) and not storage.exists(uri):
-        raise DataError(f"{uri}: no such file or directory")
-    home = uri if storage.is_directory(uri) else uri.rpartition("/")[0] or "."
-    carried = _carried(home)
-    named = format or (carried["format"] if carried else None)
-    chosen = format_of(named) if named else guess(uri)
+    chosen, carried = told(uri, format)
+    home = _home(uri)
     known = carried["options"] if carried and carried["format"] == chosen.name else {}
     beside = storage.join(home, "schema.yaml")
     if schema is None and chosen.name != "lanner" and storage.exists(beside):
