@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lookup_problems import ALL_BACKENDS, for_backend
 
 from lanner.kernels.catch_up import Past, catch_up
+from lanner.kernels.update import Names
 
 WIDTHS = (1, 3, 17, 64, 130)
 
@@ -98,6 +99,24 @@ def test_rows_of_16_bits_are_rounded_at_random(backend, kind):
     unit = 2.0 ** -(10 if kind is torch.float16 else 7)
     error = torch.stack(runs).float().numpy() - wanted
     assert (np.abs(error) <= unit * np.abs(wanted) + 1e-6).all() and abs((error / np.abs(wanted)).mean()) < unit / 20
+
+
+@pytest.mark.parametrize("backend", ALL_BACKENDS)
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_rounding_goes_by_the_names_of_rows_not_by_their_places(backend, kind):
+    random = np.random.default_rng(3)
+    past, arrays = past_of(5, 25, random), table(17, 40, [5] * 40, random)
+    arrays[0] = arrays[0].to(kind)
+    names = Names(np.array([(0, 12345678901234567, 3, 2, 8)], np.int64))  # the second of two shares, columns 8..
+    some = random.permutation(40)[:30]
+    wanted = caught_up("reference", arrays, some, past, seed=7, names=names)[0]
+    for order in (np.arange(40), random.permutation(40)):
+        placed = [each[torch.from_numpy(order)] for each in arrays]
+        (keys,) = for_backend(backend, torch.from_numpy(order))
+        rows, found = np.argsort(order)[some], torch.empty_like(arrays[0])
+        moved = caught_up(backend, placed, rows, past, seed=7, names=names._replace(keys=keys))[0]
+        found[torch.from_numpy(order)] = moved
+        assert (found == wanted).float().mean() > 0.99  # the kernels' steps differ in the last bit
 
 
 def test_threads_do_not_matter(monkeypatch):

@@ -44,9 +44,13 @@ def lines_of(names: Names, rows: Array | int) -> Array:
 
 
 def words(names: Names, rows: Array, seed: int) -> tuple[Array, Array]:
-    """For rows int64 [n] their random word in the step of this seed, uint64 [n], and their first column, int64 [n]."""
+    """For rows int64 [n] their random word in the step of this seed, uint64 [n], and their first column, int64 [n].
+
+    Both are contiguous.
+    """
     lines = lines_of(names, rows)
     keys = rows - lines[:, FIRST_ROW] if names.keys is None else names.keys.numpy()[rows]
     with np.errstate(over="ignore"):
         streams = lines[:, STREAM].astype(np.uint64) + np.uint64(seed)
-        return mix(streams, (keys * lines[:, PACE] + lines[:, FIRST]).astype(np.uint64)), lines[:, COLUMN]
+        found = mix(streams, (keys * lines[:, PACE] + lines[:, FIRST]).astype(np.uint64))
+    return found, np.ascontiguousarray(lines[:, COLUMN])
