@@ -34,6 +34,7 @@ from lanner.embedding.sharding.exchange import Wire
 from lanner.embedding.sharding.placement import Plan
 from lanner.embedding.sharding.sharded import ShardedTables, Visit
 from lanner.embedding.sharding.shards import Shard
+from lanner.embedding.stale import require_rows
 from lanner.embedding.store import Rows, Store
 from lanner.embedding.stores import stores_of
 from lanner.embedding.tables import FeatureConfig, TableConfig
@@ -333,6 +334,9 @@ class EmbeddingCollection(nn.Module):
 
     def _update(self, pending: Sequence[Pending], gradient_scale: float) -> None:
         """One step with the sum of all pending gradients."""
+        for each in pending:
+            if each.steps != self.steps:
+                require_rows(each, self._sharded)
         self.steps += 1
 
         def step_of(store: Store) -> Step:

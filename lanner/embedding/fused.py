@@ -27,7 +27,7 @@ class FusedLookup(Function):
     def forward(ctx: Any, anchor: Tensor, collection: EmbeddingCollection, prepared: Prepared) -> Tensor:
         """The flat output."""
         out, ctx.parts, ctx.winners = collection.look_up(prepared)
-        ctx.collection, ctx.used, ctx.holds = collection, False, prepared.held
+        ctx.collection, ctx.used, ctx.given, ctx.steps = collection, False, prepared, collection.steps
         # Backward refuses them if they were changed in place.
         ctx.save_for_backward(prepared.values, prepared.offsets, prepared.weights)
         return out
@@ -41,5 +41,5 @@ class FusedLookup(Function):
             raise LannerError("embedding: backward ran twice over one forward, whose rows are updated already")
         ctx.used = True
         gradient = gradient.to(torch.float32).contiguous()
-        ctx.collection.take_gradient(Pending(ctx.parts, gradient, ctx.winners, ctx.holds))
+        ctx.collection.take_gradient(Pending(ctx.parts, gradient, ctx.winners, ctx.given.held, ctx.given, ctx.steps))
         return None, None, None

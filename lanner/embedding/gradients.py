@@ -40,13 +40,15 @@ class Pending:
     """One backward's worth: what forward looked up, the flat gradient, and the winners of max pooling.
 
     `parts` is a `Visit` where the tables are those of several processes. `holds` keep the rows of tables on disk in
-    memory until the step is taken.
+    memory until the step is taken. `given` is what was looked up, after `steps` steps of the collection.
     """
 
     parts: tuple[Part, ...] | Visit
     gradient: Tensor
     winners: Tensor | None
     holds: Mapping[str, Hold] = field(default_factory=dict)
+    given: Bags | None = None
+    steps: int = 0
 
     @property
     def local(self) -> tuple[Part, ...]:

@@ -180,6 +180,13 @@ class DynamicTable:
             self.catch_up(rows)
             return transfer.weights(self.arrays, rows)
 
+    def gone(self, keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Which of `keys`, bool [n], do not have the rows [n] any more that were once found for them."""
+        with self.lock:
+            arrays = self.arrays
+            gone: np.ndarray = (arrays.keys[rows] != keys) | (arrays.usage[rows, usage.COUNT] == 0)
+            return gone & (rows > 0)
+
     def erase(self, keys: np.ndarray) -> int:
         """Take keys out; returns how many had rows. Not to be called between a forward and its update."""
         with self.lock:

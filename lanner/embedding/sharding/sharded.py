@@ -113,6 +113,16 @@ class ShardedTables:
                 rows.numpy()[places] = store.rows_of(self._names[table], keys, step is not None, times)
         return Bags(tuple(map(str, range(len(arrived.offsets) - 1))), rows, arrived.offsets)
 
+    def looked_up(self, pending: Pending) -> Iterator[tuple[Store, Array, Array]]:
+        """What all ranks asked of this one for `pending`: by keyed store, keys and the rows that were found."""
+        visit = pending.parts
+        assert isinstance(visit, Visit)
+        arrived = visit.trip.arrivals
+        for store, spans in zip(self._stores, self._spans, strict=True):
+            for table in spans if store.keyed else ():
+                places = arrived.places(table)
+                yield store, arrived.keys.numpy()[places], visit.rows.values.numpy()[places]
+
     def lookup(self, visit: Visit, out: Tensor, winners: Tensor | None) -> None:
         """Fill the flat `out` (and `winners`) as `lanner.kernels.lookup` does."""
         bags = visit.trip.routes.bags
