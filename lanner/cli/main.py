@@ -20,7 +20,7 @@ from lanner import __version__
 from lanner.cli.console import people
 from lanner.errors import LannerError
 
-COMMANDS = ("synth", "prep", "convert", "inspect", "plan", "train", "evaluate", "export", "serve", "perf")
+COMMANDS = ("synth", "prep", "report", "convert", "inspect", "plan", "train", "evaluate", "export", "serve", "perf")
 
 app = typer.Typer(
     name="lanner", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None

@@ -16,6 +16,8 @@ from lanner.prep.histories import with_histories
 from lanner.prep.local import Local
 from lanner.prep.plan import Plan
 from lanner.prep.rejects import HEADER
+from lanner.prep.report import NAME as REPORT
+from lanner.prep.report import make_report, write_report
 from lanner.prep.scratch import scratch_folder, scratch_path
 from lanner.prep.split import SPLITS
 from lanner.prep.stage import REJECTS, StagedFile
@@ -78,6 +80,7 @@ def run(
             info["recipe"] = plan.recipe
         if plan.shuffle is not None:
             info["shuffle"] = plan.shuffle
+        write_report(make_report(plan.out, schema, entries, info), plan.out)
         made = Manifest(kind="dataset", fingerprint=schema.fingerprint(), files=entries, info=info)
         manifests.write(plan.out, made)
     summary.seconds = round(time.perf_counter() - start, 3)
@@ -102,9 +105,10 @@ def _clear(out: str) -> None:
             for name in storage.list_files(storage.join(out, folder)):
                 if name.startswith("part-") or (folder == "vocab" and name.endswith(".parquet")):
                     storage.remove(storage.join(out, folder, name))
-    for name in (manifests.NAME, "schema.yaml", REJECTED):
+    for name in (manifests.NAME, "schema.yaml", REJECTED, REPORT):
         storage.remove_unpublished(out, name)
-    storage.remove(storage.join(out, REJECTED))
+    for name in (REJECTED, REPORT):
+        storage.remove(storage.join(out, name))
 
 
 def _write_beside(out: str, schema: Schema, work: Workers, staged: list[StagedFile]) -> dict[str, FileEntry]:

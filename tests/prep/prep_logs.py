@@ -60,6 +60,7 @@ def read_vocab(out: Path, table: str) -> dict[str | int, int]:
 
 
 def published_bytes(out: Path) -> dict[str, bytes]:
-    """Content of every file but the manifest."""
-    files = [path for path in out.rglob("*") if path.is_file() and path.name != "manifest.json"]
+    """Content of every file but manifest and report, which tell how it was made."""
+    telling = ("manifest.json", "prep-report.html")
+    files = [path for path in out.rglob("*") if path.is_file() and path.name not in telling]
     return {str(path.relative_to(out)): path.read_bytes() for path in files}

@@ -238,7 +238,8 @@ def test_any_file_system_can_be_written_to_and_read_from(tmp_path: Path) -> None
         sink.write(logs.read_bytes())
     summary = prepare("memory://prep/logs*", "memory://prep/out", scratch=str(tmp_path / "scratch"))
     assert summary.total_rows == 3000
-    assert storage.list_files("memory://prep/out") == sorted([*published_bytes(tmp_path / "local"), "manifest.json"])
+    expected = [*published_bytes(tmp_path / "local"), "manifest.json", "prep-report.html"]
+    assert storage.list_files("memory://prep/out") == sorted(expected)
     for name, content in published_bytes(tmp_path / "local").items():
         with storage.open_file(storage.join("memory://prep/out", name)) as file:
             assert file.read() == content

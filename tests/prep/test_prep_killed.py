@@ -14,6 +14,7 @@ import pytest
 from prep_logs import make_rows, published_bytes, text_of
 
 from lanner.prep import prepare
+from lanner.prep.report import NAME
 
 FILES, OPTIONS = 3, {"min_count": 2, "shuffle": True, "memory": "64MB", "quiet": True}
 
@@ -21,6 +22,7 @@ CHILD = """
 import json, os, signal, sys
 out, last, options, files = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4:]
 from lanner.prep import prepare
+from lanner.prep.report import NAME
 import lanner.prep.engine  # not while the events are counted
 events = 0
 
@@ -63,6 +65,7 @@ class Case:
         staged = [file.file in done for file in summary.files]
         assert [file.reused for file in summary.files] == staged
         assert published_bytes(out) == self.expected
+        assert (out / NAME).read_bytes() == (self.folder / "whole" / NAME).read_bytes()
         assert not (out / ".prep").exists()
         return staged
 
