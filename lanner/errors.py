@@ -21,6 +21,10 @@ class ConfigError(LannerError):
     """A recipe, option or configuration file holds something that cannot be used."""
 
 
+class RemoteError(LannerError):
+    """A remote file system cannot be reached, or does not do what it was asked."""
+
+
 class MissingExtraError(LannerError):
     """An optional dependency is not installed."""
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import io
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, Any
 
-import fsspec
-from fsspec.core import url_to_fs
+from fsspec import AbstractFileSystem
 
-from lanner.errors import ConfigError, DataError
+from lanner import remote
+from lanner.errors import ConfigError, DataError, RemoteError
 
-_UNPUBLISHED = ".part"
+_READ_BUFFER = 1 << 20
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -29,7 +31,7 @@ def is_local(uri: str | os.PathLike[str]) -> bool:
 
 def local_path(uri: str | os.PathLike[str]) -> Path:
     """The local path of a URI for which `is_local` holds."""
-    return Path(os.fspath(uri).removeprefix("file://"))
+    return Path(os.fspath(uri).removeprefix("file://")).expanduser()
 
 
 def join(base: str | os.PathLike[str], *parts: str) -> str:
@@ -39,50 +41,68 @@ def join(base: str | os.PathLike[str], *parts: str) -> str:
     return head + "/".join(part.strip("/") for part in parts) if parts else text
 
 
-def open_file(uri: str | os.PathLike[str], mode: str = "rb", **options: Any) -> IO[Any]:
-    """Open `uri` with fsspec. Raises FileNotFoundError, or ConfigError for an unknown protocol, naming the URI."""
-    with _known(uri):
-        opened = fsspec.open(os.fspath(uri), mode, **options)
-    file: IO[Any] = opened.open()
-    return file
+def open_file(uri: str | os.PathLike[str]) -> IO[bytes]:
+    """Open the file `uri` to read bytes.
+
+    A remote file is opened again at the same place when reading fails for a reason that may pass. Raises
+    FileNotFoundError, PermissionError, RemoteError, or ConfigError for an unknown protocol, naming the URI.
+    """
+    if is_local(uri):
+        return local_path(uri).open("rb")
+    return io.BufferedReader(remote.Reader(os.fspath(uri)), _READ_BUFFER)
 
 
-@contextmanager
-def _known(uri: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn fsspec's word on a protocol that it does not know, or lacks the package for, into ours."""
+def status(uri: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """What the file system says of a file or directory (`type`, `size`, times, tags); None when there is none."""
+    text = os.fspath(uri)
+    fs, path = _file_system(text)
+    if is_local(text) and not fs.exists(path):
+        return None
     try:
-        yield
-    except (ValueError, ImportError) as error:
-        raise ConfigError(f"{os.fspath(uri)}: {error}") from error
+        found: dict[str, Any] = remote.attempt(text, lambda: fs.info(path))
+    except FileNotFoundError:
+        return None
+    return found
 
 
-def _file_system(uri: str | os.PathLike[str], **options: Any) -> tuple[Any, str]:
-    with _known(uri):
-        fs, path = url_to_fs(os.fspath(uri), **options)
+def _file_system(uri: str | os.PathLike[str]) -> tuple[Any, str]:
+    """The file system and the path on it; what other processes wrote there since is seen."""
+    fs, path = remote.file_system(os.fspath(uri))
+    fs.invalidate_cache()
     return fs, path
 
 
 def exists(uri: str | os.PathLike[str]) -> bool:
-    fs, path = _file_system(uri)
-    return bool(fs.exists(path))
+    return status(uri) is not None
 
 
 def is_directory(uri: str | os.PathLike[str]) -> bool:
-    fs, path = _file_system(uri)
-    return bool(fs.isdir(path))
+    found = status(uri)
+    return found is not None and found["type"] == "directory"
 
 
 def size(uri: str | os.PathLike[str]) -> int:
-    """Size of a file in bytes."""
-    fs, path = _file_system(uri)
-    return int(fs.size(path))
+    """Size of a file in bytes. Raises FileNotFoundError, or RemoteError where a server does not tell it."""
+    text = os.fspath(uri)
+    fs, path = _file_system(text)
+    found = remote.attempt(text, lambda: fs.size(path))
+    if found is None:
+        raise RemoteError(f"{text}: the server does not tell the size of the file")
+    return int(found)
 
 
 def list_files(uri: str | os.PathLike[str]) -> list[str]:
     """Paths of all files below the directory `uri`, relative to it and sorted."""
-    fs, path = _file_system(uri)
+    text = os.fspath(uri)
+    fs, path = _file_system(text)
     root = path.rstrip("/") + "/"
-    return sorted(str(found).removeprefix(root) for found in fs.find(path))
+    found = remote.attempt(text, lambda: fs.find(path, **_strict(fs)))
+    return sorted(str(name).removeprefix(root) for name in found)
+
+
+def _strict(fs: Any) -> dict[str, Any]:
+    """Have fsspec's own walk through directories raise what goes wrong, which it otherwise takes for emptiness."""
+    return {"on_error": "raise"} if type(fs).find is AbstractFileSystem.find else {}
 
 
 def expand(patterns: list[str]) -> list[str]:
@@ -92,40 +112,56 @@ def expand(patterns: list[str]) -> list[str]:
     """
     found: list[str] = []
     for pattern in patterns:
-        fs, path = _file_system(pattern)
-        matches = sorted(fs.glob(path)) if any(c in path for c in "*?[") else [path] if fs.exists(path) else []
+        matches = _matches(pattern)
         if not matches:
             raise FileNotFoundError(f"no file matches {pattern!r}")
-        found += [str(match) if is_local(pattern) else str(fs.unstrip_protocol(match)) for match in matches]
+        found += matches
     return found
 
 
+def _matches(pattern: str) -> list[str]:
+    fs, path = _file_system(pattern)
+    wild = "*[" if pattern.startswith("http") else "*?["  # a question mark begins the query of an address
+    if not any(c in path for c in wild):
+        return [path if is_local(pattern) else pattern] if exists(pattern) else []
+    try:
+        matches = sorted(remote.attempt(pattern, lambda: fs.glob(path, **_strict(fs))))
+    except FileNotFoundError:
+        return []
+    # What fsspec takes off a URI to make a path differs: here, where a host may be part of it, as it was given.
+    prefix = "" if is_local(pattern) else pattern.removesuffix(path)
+    return [prefix + str(match) for match in matches]
+
+
 def make_directory(uri: str | os.PathLike[str]) -> None:
-    fs, path = _file_system(uri)
-    fs.makedirs(path, exist_ok=True)
+    text = os.fspath(uri)
+    fs, path = _file_system(text)
+    remote.attempt(text, lambda: fs.makedirs(path, exist_ok=True))
 
 
 def remove(uri: str | os.PathLike[str]) -> None:
     """Remove a file or a whole directory; nothing happens when it does not exist."""
-    fs, path = _file_system(uri)
-    if fs.exists(path):
-        fs.rm(path, recursive=True)
+    text = os.fspath(uri)
+    if exists(text):
+        fs, path = _file_system(text)
+        with suppress(FileNotFoundError):
+            remote.attempt(text, lambda: fs.rm(path, recursive=True))
 
 
 @contextmanager
-def publish(uri: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+def publish(uri: str | os.PathLike[str]) -> Iterator[IO[Any]]:
     """Write a file that appears whole or not at all.
 
-    Locally the bytes go to a temporary name in the same directory and are renamed into place; object stores
-    show an object only once its upload is complete, and an upload cut short by an error is given up. A full disk or
-    one that fails raises OSError naming the file.
+    Locally and on HDFS the bytes go to a temporary name in the same directory and are renamed into place; object
+    stores show an object only once its upload is complete, and an upload cut short by an error is given up. A full
+    disk or one that fails raises OSError naming the file, a server that does RemoteError.
     """
     if is_local(uri):
         target = local_path(uri)
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_UNPUBLISHED, dir=target.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=remote.UNPUBLISHED, dir=target.parent)
         try:
-            with os.fdopen(handle, mode) as file:
+            with os.fdopen(handle, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -138,18 +174,20 @@ def publish(uri: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
                 raise OSError(error.errno, os.strerror(error.errno), str(target)) from error
             raise
         return
-    # A transaction belongs to the file system object, which fsspec shares among all callers: take one of our own.
-    fs, path = _file_system(uri, skip_instance_cache=True)
-    with fs.transaction, fs.open(path, mode) as file:
-        yield file
-    _file_system(uri)[0].invalidate_cache()
+    with remote.whole(os.fspath(uri)) as sink:
+        yield sink
 
 
 def remove_unpublished(directory: str | os.PathLike[str], name: str = "*") -> None:
-    """Remove what killed writers of the file `name` left in the local `directory`; none may be at work there."""
+    """Remove what killed writers of the file `name` left in `directory`; none may be at work there."""
+    pattern = f".{name}.????????{remote.UNPUBLISHED}"
     if is_local(directory):
-        for path in local_path(directory).glob(f".{name}.????????{_UNPUBLISHED}"):
+        for path in local_path(directory).glob(pattern):
             path.unlink(missing_ok=True)
+    elif remote.renames(os.fspath(directory)):
+        for found in _matches(join(directory, f".*{remote.UNPUBLISHED}")):
+            if fnmatch(found.rpartition("/")[2], pattern):
+                remove(found)
 
 
 @contextmanager

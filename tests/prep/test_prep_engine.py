@@ -234,7 +234,7 @@ def test_nothing_to_read_and_empty_parts_are_said_so(tmp_path: Path) -> None:
 def test_any_file_system_can_be_written_to_and_read_from(tmp_path: Path) -> None:
     logs = write(tmp_path / "logs.tsv", ROWS)
     prepare(logs, tmp_path / "local")
-    with storage.open_file("memory://prep/logs.tsv", "wb") as sink:
+    with storage.publish("memory://prep/logs.tsv") as sink:
         sink.write(logs.read_bytes())
     summary = prepare("memory://prep/logs*", "memory://prep/out", scratch=str(tmp_path / "scratch"))
     assert summary.total_rows == 3000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,7 +12,6 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fsspec.core import url_to_fs
 
 from lanner import storage
 from lanner.errors import ConfigError, DataError
@@ -22,7 +23,7 @@ from lanner.prep.sources.csv import check_columns, header_of, split_records, tex
 from lanner.prep.sources.jsonl import JsonColumns, json_blocks, json_rows
 
 _HEAD_BYTES = 1 << 20
-_STATE = ("size", "mtime", "LastModified", "updated", "ETag", "etag", "md5Hash")
+_STATE = ("size", "mtime", "LastModified", "modificationTime", "updated", "ETag", "etag", "md5Hash", "Last-Modified")
 _OPTIONS = ReadOptions(null=("",))
 
 
@@ -52,9 +53,10 @@ def split_join(text: str) -> tuple[str, str]:
 
 
 def file_state(file: str) -> tuple[str, ...]:
-    """What changes when a file is replaced."""
-    fs, path = url_to_fs(file)
-    info = fs.info(path)
+    """What changes when a file is replaced. Raises FileNotFoundError."""
+    info = storage.status(file)
+    if info is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
     return tuple(str(info.get(key)) for key in _STATE)
 
 
