@@ -84,6 +84,6 @@ def assert_same(left: str | Path, right: str | Path) -> None:
 
 
 def files_of(folder: Path, *left_out: str) -> dict[str, bytes]:
-    """Every file below a folder by its name there, but those left out."""
+    """Every file below a folder by its name there, but prep's report and those left out."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in paths if p.name not in left_out}
+    return {str(p.relative_to(folder)): p.read_bytes() for p in paths if p.name not in (*left_out, "prep-report.html")}

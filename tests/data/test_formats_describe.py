@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +10,18 @@ import numpy as np
 import pytest
 from dataset_files import MakeDataset
 from format_rows import bag_dataset, one_hot_dataset
+from typer.testing import CliRunner
 
 from lanner import Dataset
+from lanner.cli.main import app
 from lanner.data.formats import FORMATS, convert, describe
 from lanner.errors import ConfigError, DataError
 
 WRITABLE = {"parquet", "arrow", "hugectr-parquet", "hugectr-norm", "hugectr-raw", "nvidia-binary", "mlperf"}
 
 
-def lanner(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lanner.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def lanner(*arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments)
 
 
 @pytest.mark.parametrize("name", sorted(WRITABLE | {"lanner"}))
@@ -98,29 +97,24 @@ def test_what_cannot_be_told(tmp_path: Path) -> None:
 
 
 def test_commands(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    """Convert there and back, inspect, damage, inspect again, each as its own process."""
+    """Convert there and back, inspect, damage, inspect again."""
     dataset, place, back = bag_dataset(make_dataset, {"train": 300}, ragged=True), tmp_path / "norm", tmp_path / "back"
     done = lanner("convert", str(dataset), str(place), "--to", "hugectr-norm", "--write", "records=100", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["rows"] == {"train": 300}
     assert len(list(place.glob("train/*.data"))) == 3
     done = lanner("convert", str(place), str(back))
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.output
     assert "hugectr-norm to lanner: 300 rows" in " ".join(done.stderr.split())
-    done = lanner("convert", str(place), str(back))
-    assert (done.returncode, "exists; choose another place" in " ".join(done.stderr.split())) == (1, True)
-    found = inspected(place)
+    assert "exists; choose another place" in str(lanner("convert", str(place), str(back)).exception)
+    done = lanner("inspect", str(place), "--json")
+    found = json.loads(done.stdout)
     assert (found["format"], found["rows"], found["problems"]) == ("hugectr-norm", {"train": 300}, [])
+    assert "300 rows read" in lanner("inspect", str(place)).stderr
     data = bytearray((place / "train/part-00001.data").read_bytes())
     data[69 + 8] ^= 1
     (place / "train/part-00001.data").write_bytes(data)
     done = lanner("inspect", str(place))
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "part-00001.data: record 0 is damaged" in " ".join(done.stderr.split())
-    assert lanner("convert", str(place), str(back), "--write", "records").returncode == 2
-
-
-def inspected(place: Path) -> Any:
-    done = lanner("inspect", str(place), "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert lanner("convert", str(place), str(back), "--write", "records").exit_code == 2

@@ -94,7 +94,8 @@ def _read(source: Source, split: str, most: int | None, columns: _Columns, found
         found.read[split] += block.rows
         if most is not None and found.read[split] >= most:
             return
-    found.rows[split] = found.read[split] + (source.skipped if found.rows[split] is not None else 0)
+    if found.rows[split] is None:
+        found.rows[split] = found.read[split]
 
 
 def _keyset(uri: str, chosen: KeysetFormat, options: Mapping[str, Any]) -> Description:
