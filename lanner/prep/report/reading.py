@@ -20,7 +20,7 @@ from lanner.prep.split import SPLITS
 from lanner.prep.writer import BATCH_ROWS
 from lanner.schema import Schema
 
-LOOKED_AT, LOOKED_AT_REMOTELY = 64 * BATCH_ROWS, 8 * BATCH_ROWS
+LOOKED_AT, LOOKED_AT_REMOTELY = 16 * BATCH_ROWS, 4 * BATCH_ROWS
 """About as many rows of a split are read, all of them where it has fewer: the report of any dataset takes seconds."""
 TOP = 10
 
