@@ -101,6 +101,15 @@ def test_an_existing_folder_is_replaced_only_when_told(make_dataset: MakeDataset
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d10", "d20", "out"]
 
 
+def test_nothing_is_converted_over_itself(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset = one_hot_dataset(make_dataset, {"train": 10})
+    convert(dataset, "memory://formats/self", "hugectr-raw", overwrite=True, quiet=True)
+    for source in ("memory://formats/self", "memory://formats/self/train_data.bin"):
+        with pytest.raises(ConfigError, match="memory://formats/self holds what is read"):
+            convert(source, "memory://formats/self/", "hugectr-norm", overwrite=True, quiet=True)
+    assert open_source("memory://formats/self").rows == {"train": 10}
+
+
 def test_a_remote_folder_is_emptied_after_an_error(make_dataset: MakeDataset) -> None:
     dataset = one_hot_dataset(make_dataset, {"train": 10})
     with pytest.raises(DataError, match="comes from no integer"):

@@ -65,6 +65,8 @@ def convert(
     target_format, place = format_of(to), text_of(out)
     writing = target_format.parse(write or {})
     opened = open_source(source, from_, schema, read)
+    if f"{opened.uri}/".startswith(f"{place}/"):
+        raise ConfigError(f"{place} holds what is read; choose another place")
     if storage.exists(place) and not overwrite and not _empty(place):
         raise ConfigError(f"{place} exists; choose another place or overwrite it")
     held, vocabularies = _schema(opened, quiet)
