@@ -11,13 +11,40 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from lanner import storage
+from lanner.encoders import (
+    Encoding,
+    HashEncoder,
+    IdentityEncoder,
+    KeyEncoder,
+    Part,
+    VocabEncoder,
+)
 from lanner.errors import SchemaError
+
+__all__ = [
+    "MISSING_ID",
+    "RESERVED_NAMES",
+    "Column",
+    "Dense",
+    "Encoding",
+    "HashEncoder",
+    "History",
+    "IdentityEncoder",
+    "KeyEncoder",
+    "Label",
+    "Raw",
+    "Schema",
+    "Sparse",
+    "Table",
+    "Transform",
+    "VocabEncoder",
+]
 
 MISSING_ID = 0
 """Every encoder that knows missing values gives them this id; sequences are padded with it too."""
@@ -25,7 +52,7 @@ MISSING_ID = 0
 RESERVED_NAMES = frozenset({"dense", "ids", "score", "label"})
 """Names of tensors and columns that Lanner makes itself; no feature may take them (a label may be called `label`)."""
 
-_LATER_OF_SPARSE = {"fill": None, "modulo": None, "history": None}
+_LATER_OF_SPARSE = {"blank": None, "fill": None, "modulo": None, "history": None}
 _LATER_OF_ENCODERS = {"order": "count", "reserved": True, "max_rows": None, "lowest": 0, "outside": None}
 
 Raw = Literal["hex", "int", "string"]
@@ -34,11 +61,7 @@ Transform = Literal[
 ]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Column(_Part):
+class Column(Part):
     """A named feature read from the raw column `column` (default: its own name)."""
 
     name: str = Field(min_length=1)
@@ -85,81 +108,10 @@ class Dense(Column):
     raw: Literal["int", "float"] = "float"
     fill: float | None = 0.0
     transform: Transform = "none"
-    parameters: dict[str, float | tuple[float, ...]] = {}
+    parameters: dict[str, float | tuple[float, ...]] = Field(default={})
 
 
-class VocabEncoder(_Part):
-    """Ids by falling frequency (ties by value) for values seen at least `min_count` times in the training rows.
-
-    Id 0 is the missing value. With `unknown_buckets` = 0 a rare or unseen value shares id 0; with n >= 1 such
-    values take ids 1..n by hash. Known values follow. `max_size` keeps only the most frequent ones.
-
-    Other people's conventions number otherwise: `order` "seen" goes by the row a value was seen in first (ties by
-    value); `reserved` false starts the known values at id 0, which missing, rare and unseen ones then share with the
-    first of them; and ids are taken modulo `max_rows` where that is given.
-    """
-
-    kind: Literal["vocab"] = "vocab"
-    min_count: int = Field(default=15, ge=1)
-    max_size: int | None = Field(default=None, ge=1)
-    unknown_buckets: int = Field(default=0, ge=0)
-    order: Literal["count", "seen"] = "count"
-    reserved: bool = True
-    max_rows: int | None = Field(default=None, ge=1)
-
-    @model_validator(mode="after")
-    def _reserved_or_not(self) -> VocabEncoder:
-        if not self.reserved and self.unknown_buckets:
-            raise ValueError(f"unknown_buckets {self.unknown_buckets} are reserved ids, but `reserved` is false")
-        return self
-
-    @property
-    def first_id(self) -> int:
-        """Id of the first known value."""
-        return 1 + self.unknown_buckets if self.reserved else 0
-
-
-class HashEncoder(_Part):
-    """Ids 1..size by a hash that is the same in every process and release; 0 is the missing value."""
-
-    kind: Literal["hash"] = "hash"
-    size: int = Field(ge=1)
-    seed: int = Field(default=0, ge=0, lt=2**63)
-
-
-class IdentityEncoder(_Part):
-    """The raw integer less `lowest` is the id, 0 <= id < size.
-
-    A missing cell takes id `missing`, a value outside the range id `outside`; where null, each is an error.
-    """
-
-    kind: Literal["identity"] = "identity"
-    size: int = Field(ge=1)
-    missing: int | None = None
-    lowest: int = 0
-    outside: int | None = None
-
-    @property
-    def values(self) -> str:
-        """The values taken, for messages."""
-        return f"{self.lowest}..{self.lowest + self.size - 1}"
-
-
-class KeyEncoder(_Part):
-    """Ids are 64-bit hashes, that is any int64, for a dynamic table; no vocabulary is kept.
-
-    The hash maps the 64-bit keys one to one, so that only texts (first hashed to 64 bits) could ever share an id. 0 is
-    the missing value.
-    """
-
-    kind: Literal["key"] = "key"
-    seed: int = Field(default=0, ge=0, lt=2**63)
-
-
-Encoding = Annotated[VocabEncoder | HashEncoder | IdentityEncoder | KeyEncoder, Field(discriminator="kind")]
-
-
-class History(_Part):
+class History(Part):
     """The last values of the feature `of` in the rows of the same group that are strictly earlier in time.
 
     Of all those rows or, with `where`, of those in which that label is above 0.
@@ -176,8 +128,8 @@ class Sparse(Column):
     `string`. `hotness` 1 is one id a row; n is exactly n ids; null is a ragged bag of at most `max_hotness` ids,
     read from a list column or from text split at `separator`.
 
-    Before the encoder sees a value, `fill` (as logged) takes the place of a missing one, and hex and int values are
-    taken modulo `modulo`.
+    `blank` is a logged value that means missing. Before the encoder sees a value, `fill` (as logged) takes the place
+    of a missing one, and hex and int values are taken modulo `modulo`.
 
     A feature with a `history` is a bag of `max_hotness` values, oldest first, that prep can make from the rows
     themselves when it is told their time; without a time, and in requests, it is a column like any other.
@@ -191,6 +143,7 @@ class Sparse(Column):
     separator: str | None = Field(default=None, min_length=1)
     pooling: Literal["sum", "mean", "max", "none"] = "sum"
     padding: Literal["left", "right"] = "right"
+    blank: int | str | None = None
     fill: int | str | None = None
     modulo: int | None = Field(default=None, ge=1)
     history: History | None = None
@@ -214,7 +167,7 @@ class Sparse(Column):
         return self.hotness == 1
 
 
-class Table(_Part):
+class Table(Part):
     """An embedding table: its number of rows (null until prep has fitted it) and its vocabulary file, if any.
 
     `rows` = "dynamic" is a table that grows with its keys. `vocabulary` is relative to the schema's directory.
@@ -225,7 +178,7 @@ class Table(_Part):
     vocabulary: str | None = None
 
 
-class Schema(_Part):
+class Schema(Part):
     """See the module's docstring. Raises SchemaError naming the field where it is invalid."""
 
     version: Literal[1] = 1
@@ -377,7 +330,7 @@ def _first_form(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_parts(value: Any) -> bool:
-    return value is None or (isinstance(value, list | tuple) and all(isinstance(v, dict | _Part) for v in value))
+    return value is None or (isinstance(value, list | tuple) and all(isinstance(v, dict | Part) for v in value))
 
 
 def _problems(error: ValidationError, values: dict[str, Any]) -> Iterator[str]:

@@ -58,7 +58,9 @@ def prep(
     categorical: Annotated[int, Option(help="criteo: number of hexadecimal columns.")] = 26,
     delimiter: Annotated[str | None, Option(help="Byte between fields [default: tab for criteo, comma].")] = None,
     header: Annotated[bool, Option(help="csv: the first line names the columns.")] = True,
-    names: Annotated[str | None, Option(help="csv without header: column names, comma-separated.")] = None,
+    names: Annotated[
+        str | None, Option(help="csv without header: column names, comma-separated; tag*50 is a list of 50 fields.")
+    ] = None,
     null: Annotated[list[str] | None, Option(help="csv: a text that means missing; may be repeated.")] = None,
     strip: Annotated[bool, Option("--strip", help="csv: drop blanks around values.")] = False,
     join: Annotated[
@@ -83,7 +85,7 @@ def prep(
     reading: dict[str, Any] = {
         "time": time, "labelled": labelled, "numeric": numeric, "categorical": categorical, "header": header,
         "strip": strip, "delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
-        "names": tuple(names.split(",")) if names else (),
+        "names": column_names(names) if names else (),
     }  # fmt: skip
     if join:
         reading["join"] = tuple(join)
@@ -123,6 +125,16 @@ def counts_by_table(text: str | None) -> int | dict[str, int] | None:
     except ValueError:
         raise ConfigError(f"min_count {text!r}: expected a number, or like 15,C3=5") from None
     return counts["*"] if list(counts) == ["*"] else counts
+
+
+def column_names(text: str) -> tuple[str, ...]:
+    """`a,b*3,c`: names, where b stands for three fields."""
+    parts = [part.rpartition("*") for part in text.split(",")]
+    return tuple(
+        name
+        for head, star, tail in parts
+        for name in ([head] * int(tail) if star and tail.isdecimal() else [head + star + tail])
+    )
 
 
 def share(split: str | None, text: str | None) -> float | int | str | None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lanner.errors import DataError
 from lanner.prep.chunk import Keys
-from lanner.prep.keys import EXPECTED, Scalars, Values, plain, scalar_keys
+from lanner.prep.keys import EXPECTED, Scalars, Values, logged_key, plain, scalar_keys
 from lanner.prep.texts import as_arrow, is_text, plain_texts
 from lanner.schema import Sparse
 
@@ -33,10 +33,17 @@ def feature_keys(feature: Sparse, values: Values, keep_texts: bool = False) -> P
     `max_hotness` the last ones are kept. Raises DataError where the whole column has a wrong type.
     """
     if feature.one_hot:
-        found = scalar_keys(feature.raw, values, feature.source, keep_texts)
+        found = _without_blank(feature, scalar_keys(feature.raw, values, feature.source, keep_texts))
         return Parsed(Keys(found.keys, found.missing if found.missing.any() else None, texts=found.texts), found.bad)
     flat, offsets = _flattened(feature, values)
-    return _bags(feature, scalar_keys(feature.raw, flat, feature.source, keep_texts), offsets)
+    return _bags(feature, _without_blank(feature, scalar_keys(feature.raw, flat, feature.source, keep_texts)), offsets)
+
+
+def _without_blank(feature: Sparse, found: Scalars) -> Scalars:
+    """`found` with the feature's `blank` among the missing values."""
+    if feature.blank is not None:
+        found.missing |= found.keys == logged_key(feature.raw, feature.blank)
+    return found
 
 
 def require_good(feature: Sparse, values: Values) -> Keys:

@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lanner.errors import DataError
+from lanner.errors import DataError, SchemaError
 from lanner.kernels import parallel
 from lanner.kernels.hashing import parse, xxh64
 from lanner.prep.texts import as_arrow, is_text, null_mask, plain_texts, text_buffers
@@ -74,6 +75,15 @@ def scalar_keys(raw: Raw, values: Values, column: str, keep_texts: bool = False)
         kept = array if keep_texts and raw == "string" else None
         return _from_texts(raw, *text_buffers(array), null_mask(array), kept)
     return _from_numbers(raw, array, column)
+
+
+@lru_cache(maxsize=1024)
+def logged_key(raw: Raw, value: int | str) -> int:
+    """The key of a value named in a schema; raises SchemaError where it is none of the raw kind."""
+    found = scalar_keys(raw, [str(value) if raw == "string" else value], "schema")
+    if found.bad[0] or found.missing[0]:
+        raise SchemaError(f"{value!r} is no {raw} value: expected {EXPECTED[raw]}")
+    return int(found.keys[0])
 
 
 def _from_texts(

@@ -15,7 +15,7 @@ from lanner.kernels.parallel import threads
 from lanner.prep.choices import Choices
 from lanner.prep.conventions import Fit
 from lanner.prep.encoder import Encoder
-from lanner.prep.folding import fill_key
+from lanner.prep.keys import logged_key
 from lanner.prep.sources import ReadOptions, Source, open_source
 from lanner.prep.sources.joins import file_state, split_join
 from lanner.prep.split import SplitPlan
@@ -79,7 +79,7 @@ def _raw_part(schema: Schema) -> dict[str, Any]:
     return {
         "labels": [label.model_dump(mode="json") for label in schema.labels],
         "dense": [(number.source, number.raw) for number in schema.dense],
-        "sparse": [(f.source, f.raw, f.hotness, f.max_hotness, f.separator) for f in schema.sparse],
+        "sparse": [(f.source, f.raw, f.hotness, f.max_hotness, f.separator, f.blank) for f in schema.sparse],
         "beside": (schema.weight, schema.group),
     }
 
@@ -140,8 +140,9 @@ def make_plan(
         if not storage.exists(side):
             raise FileNotFoundError(f"{side}: no such file to join")
     for feature in whole.sparse:
-        if feature.fill is not None:
-            fill_key(feature.raw, feature.fill)
+        for value in (feature.fill, feature.blank):
+            if value is not None:
+                logged_key(feature.raw, value)
     files, file_splits = split.resolve(storage.expand(patterns))
     if folder := next((file for file in files if storage.is_directory(file)), None):
         raise ConfigError(f"{folder} is a directory: name the files in it, for example {folder}/*")

@@ -47,7 +47,7 @@ def sparse_keys(schema: Schema, columns: Mapping[str, Values], rows: int) -> lis
     """
     together: dict[Raw, list[int]] = {}
     for at, feature in enumerate(schema.sparse):
-        if feature.one_hot and isinstance(columns.get(feature.source), list | tuple):
+        if feature.one_hot and feature.blank is None and isinstance(columns.get(feature.source), list | tuple):
             together.setdefault(feature.raw, []).append(at)
     found: list[Keys | None] = [None] * len(schema.sparse)
     for raw, places in together.items():

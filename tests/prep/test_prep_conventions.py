@@ -106,7 +106,7 @@ def test_choices_that_make_no_sense_are_refused_before_anything_is_read(tmp_path
         prepare(logs, tmp_path / "out", min_count={"C27": 3})
     with pytest.raises(ConfigError, match="split day: valid first and test None; expected one of them to be second"):
         prepare(logs, tmp_path / "out", split="day", valid="first")
-    with pytest.raises(SchemaError, match="fill 'x' is no int value"):
+    with pytest.raises(SchemaError, match="'x' is no int value: expected an integer"):
         schema = Schema.parse({"sparse": [{"name": "a", "raw": "int", "fill": "x"}]})
         prepare(logs, tmp_path / "out", "csv", schema)
     assert not (tmp_path / "out").exists()

@@ -61,6 +61,16 @@ def test_modulo_and_fill_come_before_every_encoder() -> None:
     assert ids([25], raw="int", modulo=10, encoder=hashing) == ids([5], raw="int", encoder=hashing)
 
 
+def test_a_blank_is_missing_in_files_and_requests() -> None:
+    identity = {"kind": "identity", "size": 10, "missing": 9}
+    assert ids([0, 3, None], raw="int", blank=0, encoder=identity) == [9, 3, 9]
+    assert ids(["-", "x", ""], blank="-", encoder={"kind": "hash", "size": 99})[::2] == [0, 0]
+    bags = encoder(raw="int", blank=0, hotness=None, max_hotness=2, encoder=identity)
+    found = bags.encode({"a": [[0, 1, 2, 3, 0, 0], [0], [5]]}).ids[0]
+    assert found.offsets is not None
+    assert (found.values.tolist(), found.offsets.tolist(), found.missing) == ([2, 3, 5], [0, 2, 2, 3], 1)
+
+
 @pytest.mark.parametrize(
     ("feature", "message"),
     [

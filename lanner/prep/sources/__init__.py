@@ -53,7 +53,7 @@ class ReadOptions:
     numeric: int = 13  # criteo: number of integer columns I1..
     categorical: int = 26  # criteo: number of hexadecimal columns C1..
     header: bool = True  # csv: the first line names the columns
-    names: tuple[str, ...] = ()  # csv without a header: the column names
+    names: tuple[str, ...] = ()  # csv without a header: the column names; one for several fields makes a list
     null: tuple[str, ...] = ("",)  # csv: texts that mean a missing cell
     strip: bool = False  # csv: drop blanks around values
     join: tuple[str, ...] = ()  # csv, parquet, json: `key=file`, more columns of the rows by a key column

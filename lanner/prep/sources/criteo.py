@@ -43,6 +43,10 @@ class CriteoSource:
             _index(number.name, number.source, "I", layout.numeric)
         for feature in schema.sparse:
             _index(feature.name, feature.source, "C", layout.categorical)
+            if feature.blank is not None:
+                raise SchemaError(
+                    f"sparse feature {feature.name!r}: null is for other sources, in Criteo logs  is missing"
+                )
             if feature.raw != "hex" or not feature.one_hot:
                 raise SchemaError(
                     f"sparse feature {feature.name!r}: Criteo columns are one-hot and hexadecimal; expected raw: hex, "

@@ -42,7 +42,7 @@ def split_records(file: str, wanted: Sequence[str], options: ReadOptions) -> Ite
     delimiter, line, carry = options.delimiter or ",", 1, np.zeros(0, np.uint8)
     names: Sequence[str] | None = None if options.header else options.names
     if names:
-        check_columns(file, wanted, names)
+        check_columns(file, wanted, list(dict.fromkeys(names)))
     for block in line_blocks(file, options.block_bytes, 0):
         text = np.concatenate([carry, block]) if len(carry) else block
         if names is None:
@@ -52,7 +52,7 @@ def split_records(file: str, wanted: Sequence[str], options: ReadOptions) -> Ite
                 continue
             names = found
             check_columns(file, wanted, names)
-        places = [list(names).index(name) for name in wanted]
+        places = [at for name in wanted for at, other in enumerate(names) if other == name]
         records = split(text, len(names), places, delimiter, options.strip)
         yield records, line
         line += records.line_count
@@ -80,18 +80,35 @@ def check_columns(file: str, wanted: Sequence[str], present: Sequence[str]) -> N
 
 
 def text_rows(records: Records, line: int, wanted: Sequence[str], options: ReadOptions) -> TextRows:
-    """The columns of the records that are well formed; the others as bad rows."""
+    """The columns of the records that are well formed; the others as bad rows.
+
+    A name that stands for several fields gives lists.
+    """
     null = [text.encode() for text in options.null if text]
-    columns = {name: _texts(*column(records, slot, null)) for slot, name in enumerate(wanted)}
+    counts = [1 if options.header else options.names.count(name) for name in wanted]
+    slots = [number for number, count in enumerate(counts) for _ in range(count)]
+    fields = [_texts(*column(records, slot, null)) for slot in range(len(slots))]
     status = records.status.copy()
-    for name, array in columns.items():
+    for number, array in zip(slots, fields, strict=True):
         for row in _not_utf8(array):
-            status[row] = status[row] or -1 - wanted.index(name)
+            status[row] = status[row] or -1 - number
     good, lines = np.flatnonzero(status == 0), records.lines + line
     bad = [_bad(records, int(row), int(lines[row]), int(status[row]), wanted) for row in np.flatnonzero(status)]
     if bad:
-        columns = {name: array.take(pa.array(good)) for name, array in columns.items()}
-    return TextRows({name: array.cast(pa.string()) for name, array in columns.items()}, lines[good], bad, records, good)
+        fields = [array.take(pa.array(good)) for array in fields]
+    texts = [array.cast(pa.string()) for array in fields]
+    columns = {}
+    for name, count in zip(wanted, counts, strict=True):
+        columns[name] = _lists(texts[:count]) if count > 1 else texts[0]
+        texts = texts[count:]
+    return TextRows(columns, lines[good], bad, records, good)
+
+
+def _lists(fields: list[pa.Array]) -> pa.Array:
+    """Lists of the values that several columns have in a row."""
+    rows, count = len(fields[0]), len(fields)
+    places = np.arange(count * rows).reshape(count, rows).T.ravel()
+    return pa.FixedSizeListArray.from_arrays(pa.concat_arrays(fields).take(pa.array(places)), count)
 
 
 def _header(file: str, text: np.ndarray, delimiter: str, strip: bool) -> tuple[list[str], int, int]:
