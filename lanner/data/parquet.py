@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lanner import storage
-from lanner.data.cache import folder
+from lanner.data.cache import folder, making
 from lanner.errors import DataError
 from lanner.schema import Schema, Sparse
 
@@ -25,15 +26,19 @@ def arrow_copy(path: str, name: str, checksum: str, schema: Schema) -> str:
     layout = arrow_schema(schema)
     key = hashlib.blake2b(layout.to_string().encode(), digest_size=8).hexdigest()
     target = folder() / f"{checksum}-{key}.arrow"
-    if target.exists():
-        return str(target)
+    with making(target) as missing:
+        if missing:
+            _convert(path, target, layout, schema, name)
+    return str(target)
+
+
+def _convert(path: str, target: Path, layout: pa.Schema, schema: Schema, name: str) -> None:
     try:
         with pq.ParquetFile(path) as source, storage.publish(target) as copy, pa.ipc.new_file(copy, layout) as writer:
             for batch in source.iter_batches(batch_size=BATCH_ROWS):
                 writer.write_batch(_conform(batch, layout, schema, name))
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{name}: damaged Parquet file: {error}") from error
-    return str(target)
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

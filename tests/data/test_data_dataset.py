@@ -164,10 +164,10 @@ def test_a_remote_dataset_is_downloaded_once(two_parts: Path, cache: Path) -> No
         local_train = Dataset.open(two_parts).train
         assert remote_train is not None and local_train is not None
         assert remote_train.slice(0, 100).bags.values.equal(local_train.slice(0, 100).bags.values)
-        times = {file: file.stat().st_mtime_ns for file in cache.iterdir()}
+        times = {file: file.stat().st_mtime_ns for file in cache.glob("*.arrow")}
         assert len(times) == 2
         assert Dataset.open("memory://lanner-remote").train is not None
-        assert {file: file.stat().st_mtime_ns for file in cache.iterdir()} == times
+        assert {file: file.stat().st_mtime_ns for file in cache.glob("*.arrow")} == times
     finally:
         remote.rm("/lanner-remote", recursive=True)
 
