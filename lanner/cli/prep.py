@@ -70,11 +70,20 @@ def prep(
     memory: Annotated[str, Option(help="Memory for the blocks underway.")] = "2GB",
     scratch: Annotated[str | None, Option(help="Local folder for staged rows [default: inside the output].")] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace a finished dataset.")] = False,
+    engine: Annotated[
+        Literal["local", "spark"], Option(help="Who does the work; the dataset is the same, byte by byte.")
+    ] = "local",
+    master: Annotated[
+        str | None, Option(help="spark: master URL [default: spark-submit's, or all cores of this machine].")
+    ] = None,
+    spark_conf: Annotated[list[str] | None, Option(help="spark: a setting, key=value; may be repeated.")] = None,
     json: Json = False,
 ) -> None:
     """Turn raw logs into a dataset: ids by frequency from the training rows, transformed numbers, splits.
 
     Example: lanner prep --source criteo day_0.gz day_1.gz --out criteo --valid 0.1 --test 0.1
+
+    On Spark: lanner prep "hdfs_mount/day_*" --out shared/criteo --engine spark --master yarn
 
     As NVIDIA does: lanner prep --recipe nvidia-dlrm "day_*" --out criteo --min-count 15,C3=5
     """
@@ -95,6 +104,7 @@ def prep(
         least = counts_by_table(min_count)
         SplitPlan(split, share(split, valid), share(split, test), seed)
         memory_bytes(memory)
+        spark: dict[str, Any] = {"engine": engine, "master": master, "spark_conf": spark_settings(spark_conf or [])}
     choices: dict[str, Any] = {
         "recipe": recipe, "shuffle": shuffle, "split": split,
         "valid": share(split, valid), "test": share(split, test), "seed": seed, "fit": fit,
@@ -104,7 +114,7 @@ def prep(
     try:
         summary = prepare(
             files, out, source, schema, tolerant=tolerant, rows=rows, using=using, memory=memory, overwrite=overwrite,
-            scratch=scratch, **choices, **reading,
+            scratch=scratch, **spark, **choices, **reading,
         )  # fmt: skip
     except KeyboardInterrupt:
         people.print("interrupted; run the same command again to go on")
@@ -135,6 +145,14 @@ def column_names(text: str) -> tuple[str, ...]:
         for head, star, tail in parts
         for name in ([head] * int(tail) if star and tail.isdecimal() else [head + star + tail])
     )
+
+
+def spark_settings(given: list[str]) -> dict[str, str]:
+    """`key=value` pairs. Raises ConfigError for one that is none."""
+    pairs = [pair.partition("=") for pair in given]
+    if wrong := next((pair for pair in pairs if not pair[0] or not pair[1]), None):
+        raise ConfigError(f"spark-conf {''.join(wrong)!r}: expected key=value")
+    return {key: value for key, _, value in pairs}
 
 
 def share(split: str | None, text: str | None) -> float | int | str | None:

@@ -51,9 +51,10 @@ class TableCounter:
         """Add the counts of `other`, which is left as it was."""
         if self.raw != other.raw:
             raise DataError(f"counts of {other.raw} values cannot be added to counts of {self.raw} values")
-        self._add_table(other.table())
+        self.add_table(other.table())
 
-    def _add_table(self, table: pa.Table) -> None:
+    def add_table(self, table: pa.Table) -> None:
+        """Add counts as another counter's `table` gives them."""
         self._counts.add_table(table)
         if self._first is not None:
             self._first.add(table["key"].to_numpy(), table["first"].to_numpy())
@@ -73,7 +74,7 @@ class TableCounter:
     def frequent(self, min_count: int) -> TableCounter:
         """A new counter of the values seen at least `min_count` times."""
         table, counter = self.table(), TableCounter(self.raw, self._first is not None)
-        counter._add_table(table.filter(pc.greater_equal(table["count"], min_count)))
+        counter.add_table(table.filter(pc.greater_equal(table["count"], min_count)))
         return counter
 
     def save(self, uri: str | os.PathLike[str]) -> None:
@@ -92,7 +93,7 @@ class TableCounter:
         except (pa.ArrowException, KeyError) as error:
             raise DataError(f"{os.fspath(uri)}: not a file of value counts: {error}") from error
         counter = cls(raw, "first" in table.column_names)
-        counter._add_table(table)
+        counter.add_table(table)
         return counter
 
 

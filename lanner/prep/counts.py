@@ -25,9 +25,12 @@ _SEED = 1
 
 
 class Counts:
-    """Counts every vocabulary table; those that outgrow `memory` are put off and counted in several passes."""
+    """Counts every vocabulary table; those that outgrow `memory` are put off and counted in several passes.
 
-    def __init__(self, schema: Schema, memory: int) -> None:
+    `first` is the number of the first row, where that matters (see `VocabEncoder.order`).
+    """
+
+    def __init__(self, schema: Schema, memory: int, first: int = 0) -> None:
         self._memory = memory
         self._encoders = {f.table_name: f.encoder for f in schema.sparse if isinstance(f.encoder, VocabEncoder)}
         self._raws = {feature.table_name: feature.raw for feature in schema.sparse}
@@ -36,7 +39,7 @@ class Counts:
             for table in self._encoders
         }
         self._features = schema.sparse
-        self._rows = 0
+        self._rows = first
         self._counters = {table: self._counter(table) for table in self._encoders}
 
     def work(self, chunk: RawChunk) -> list[Callable[[], None]]:
@@ -45,9 +48,19 @@ class Counts:
         first, self._rows = self._rows, self._rows + chunk.rows
         return [partial(self._count, table, chunk, first) for table in largest_first]
 
+    @property
+    def too_large(self) -> bool:
+        """Whether all tables together are over the budget."""
+        return sum(map(self._size, self._counters)) > self._memory
+
+    def take(self) -> dict[str, TableCounter]:
+        """The counts of each table so far; from here on they begin anew."""
+        taken, self._counters = self._counters, {table: self._counter(table) for table in self._encoders}
+        return taken
+
     def drop_largest(self) -> None:
         """Put the largest tables off while all together are over the budget."""
-        while sum(map(self._size, self._counters)) > self._memory:
+        while self.too_large:
             del self._counters[max(self._counters, key=self._size)]
 
     def vocabularies(self, read: Callable[[], Iterable[RawChunk]]) -> dict[str, Vocabulary]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from urllib.parse import quote
 
 from lanner.kernels import parallel
 from lanner.prep.chunk import RawChunk
 from lanner.prep.counts import Counts
-from lanner.prep.encoder import table_rows
+from lanner.prep.encoder import Count, table_rows
 from lanner.prep.statistics import DenseStatistics
 from lanner.prep.vocabulary import Vocabulary
 from lanner.progress import Bar
@@ -35,15 +35,20 @@ def fit(
         counts.drop_largest()
         bar.advance(chunk.rows)
     vocabularies = counts.vocabularies(read)
-    return with_tables(statistics.fit(schema), vocabularies), vocabularies
+    sizes = {table: table_rows(schema.features_of(table)[0], found) for table, found in vocabularies.items()}
+    return with_tables(statistics.fit(schema), sizes), vocabularies
 
 
-def with_tables(schema: Schema, vocabularies: dict[str, Vocabulary]) -> Schema:
-    """`schema` with rows (and the vocabulary's file) filled in for every table."""
+def with_tables(schema: Schema, sizes: Mapping[str, Count]) -> Schema:
+    """`schema` with rows (and the vocabulary's file) filled in for every table; `sizes` are of those with one."""
     tables = []
     for table in schema.tables:
-        feature = schema.features_of(table.name)[0]
-        vocabulary = vocabularies.get(table.name)
-        file = None if vocabulary is None else f"vocab/{quote(table.name, safe=' ')}.parquet"
-        tables.append(Table(name=table.name, rows=table_rows(feature, vocabulary), vocabulary=file))
+        rows = sizes[table.name] if table.name in sizes else table_rows(schema.features_of(table.name)[0])
+        file = vocabulary_file(table.name) if table.name in sizes else None
+        tables.append(Table(name=table.name, rows=rows, vocabulary=file))
     return schema.model_copy(update={"tables": tuple(tables)})
+
+
+def vocabulary_file(table: str) -> str:
+    """Where a dataset has the vocabulary of `table`."""
+    return f"vocab/{quote(table, safe=' ')}.parquet"

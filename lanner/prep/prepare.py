@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
+from lanner.errors import ConfigError
 from lanner.schema import Schema, Transform
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ def prepare(
     overwrite: bool = False,
     scratch: str | None = None,
     quiet: bool = False,
+    engine: Literal["local", "spark"] = "local",
+    master: str | None = None,
+    spark_conf: Mapping[str, str] | None = None,
     **reading: Any,
 ) -> PrepSummary:
     """Read raw logs, fit vocabularies and statistics on the training rows, and write a dataset directory.
@@ -74,6 +79,8 @@ def prepare(
             value that is kept), the size of the files does not matter.
         overwrite: replace a finished dataset in `out`.
         scratch: local folder for the staged copy of the input (0.5 to 0.8 of its size); default inside `out`.
+        engine: `local` threads, or `spark`: the same dataset, byte by byte, made by the workers of a Spark cluster.
+        master, spark_conf: of the Spark that is started; by default the running one, else `local[*]`.
         reading: fields of `lanner.prep.sources.ReadOptions`: labelled, delimiter, numeric, categorical, time,
             header, names, null, strip.
 
@@ -81,12 +88,16 @@ def prepare(
     what it had not finished when it is started again. Raises ConfigError or SchemaError before anything is read,
     DataError for bad input: nothing is published then.
     """
-    from lanner.prep import engine
+    from lanner.prep import engine as engines
     from lanner.prep.choices import Choices
     from lanner.prep.conventions import convention
     from lanner.prep.plan import make_plan
     from lanner.prep.split import SplitPlan
 
+    if engine not in ("local", "spark"):
+        raise ConfigError(f"engine {engine!r}: expected local or spark")
+    if engine == "local" and (master or spark_conf):
+        raise ConfigError("master and spark_conf are of the engine spark")
     named = convention(recipe)
     whole = split is None and valid is None and test is None
     parts = named.split if whole else SplitPlan(split, valid, test, seed)
@@ -110,4 +121,15 @@ def prepare(
         dense_type=dense_type,
         using=None if using is None else os.fspath(using),
     )
-    return engine.run(plan, overwrite=overwrite, quiet=quiet, scratch=scratch)
+    if engine == "local":
+        return engines.run(plan, overwrite=overwrite, quiet=quiet, scratch=scratch)
+    if plan.shuffle is not None:
+        raise ConfigError(
+            "engine spark does not shuffle rows: give shuffle=False (--no-shuffle) or use the engine local"
+        )
+    from lanner.prep.spark.session import spark_context
+    from lanner.prep.spark.workers import SparkWorkers
+
+    with spark_context(master, spark_conf or {}, quiet) as context:
+        workers = partial(SparkWorkers, context)
+        return engines.run(plan, overwrite=overwrite, quiet=quiet, scratch=scratch, workers=workers)

@@ -20,7 +20,7 @@ def scratch_folder(out: str, given: str | None = None) -> Iterator[Path]:
 
     Raises ConfigError when another run is writing to the same place.
     """
-    folder = scratch_path(out, given)
+    folder = scratch_path(out, given).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with storage.locked(folder / "lock", out):
         yield folder

@@ -29,11 +29,11 @@ def stage_files(plan: Plan, folder: Path, quiet: bool) -> list[StagedFile]:
     """
     keys = [plan.stage_key(file) for file in plan.files]
     scratch.forget_others(folder, keys)
-    ready = {key: found for key in keys if (found := _usable(folder / key, plan.strict))}
+    ready = {key: found for key in keys if (found := usable(folder / key, plan.strict))}
     source = open_source(plan.source)
     for file, key in zip(plan.files, keys, strict=True):
         if key not in ready:
-            _check_head(source, file, plan)
+            check_head(source, file, plan)
     staged: list[StagedFile] = []
     left = plan.rows
     sizes = [storage.size(file) for file in plan.files]
@@ -41,20 +41,20 @@ def stage_files(plan: Plan, folder: Path, quiet: bool) -> list[StagedFile]:
         for file, key, size in zip(plan.files, keys, sizes, strict=True):
             if left == 0:
                 break
-            found = ready.get(key) or _stage(source, file, folder / key, plan, left, bar)
+            found = ready.get(key) or stage_file(source, file, folder / key, plan, left, bar)
             staged.append(found)
             left = None if left is None else left - found.rows
             bar.advance(size)
     return staged
 
 
-def _usable(folder: Path, strict: bool) -> StagedFile | None:
+def usable(folder: Path, strict: bool) -> StagedFile | None:
     """What an earlier run staged there, unless it dropped rows that this strict run has to report."""
     found = StagedFile.load(folder)
     return None if found and strict and found.rejected else found
 
 
-def _check_head(source: Source, file: str, plan: Plan) -> None:
+def check_head(source: Source, file: str, plan: Plan) -> None:
     """Refuse a file none of whose first rows is good: it is not what was said, and nothing has been done yet."""
     bad: list[BadRow] = []
 
@@ -82,7 +82,11 @@ def _no_good_row(file: str, bad: list[BadRow]) -> DataError:
     return DataError(f"{file}: line {first.line}: {first.message}; none of the first {len(bad)} rows is good")
 
 
-def _stage(source: Source, file: str, folder: Path, plan: Plan, limit: int | None, bar: Bar) -> StagedFile:
+def stage_file(source: Source, file: str, folder: Path, plan: Plan, limit: int | None, bar: Bar) -> StagedFile:
+    """Read `file` to its end, or `limit` good rows of it, into `folder`.
+
+    Raises DataError naming the lines at fault when the run is strict.
+    """
     with StageWriter(folder, file) as writer, TolerantRows(file, folder / REJECTS) as tolerant:
         strict = StrictRows(file)
         chunks = source.read(file, plan.read_schema, plan.options, strict if plan.strict else tolerant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import IO, Any, Literal
@@ -106,13 +107,33 @@ class PartWriter:
             self._publish(self._part)
 
     def _name(self) -> str:
-        return f"{self.split}/part-{len(self._published):05d}.arrow"
+        return part_name(self.split, len(self._published))
 
     def _publish(self, part: _Part) -> None:
         if self._published:
             self._published[-1][1].result()  # an error there ends the run now; and only one part waits for the disk
         self._published.append((self._name(), self._publisher.submit(part.publish)))
         self._part = None
+
+
+def write_part(out: str, name: str, batches: Iterable[pa.RecordBatch]) -> FileEntry:
+    """Publish the part `name` of `out` with the given batches, at least one and PART_ROWS rows at most."""
+    part: _Part | None = None
+    try:
+        for batch in batches:
+            part = part or _Part(storage.join(out, name), batch.schema)
+            part.write(batch)
+    except BaseException as error:
+        if part is not None:
+            part.drop(error)
+        raise
+    assert part is not None
+    return part.publish()
+
+
+def part_name(split: str, number: int) -> str:
+    """Where a dataset has part `number` of a split."""
+    return f"{split}/part-{number:05d}.arrow"
 
 
 def record_batch(encoded: Encoded, schema: Schema, dense_type: DenseType) -> pa.RecordBatch:
