@@ -151,7 +151,7 @@ def test_a_killed_conversion_leaves_nothing_that_looks_complete(tmp_path: Path) 
 _PEAK = """
 import resource, sys
 from lanner.data.formats import convert
-convert(sys.argv[1], sys.argv[2], "hugectr-norm", quiet=True)
+convert(sys.argv[1], sys.argv[2], "lanner", schema=sys.argv[3], quiet=True)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
@@ -163,8 +163,12 @@ def test_memory_does_not_grow_with_a_row_group(tmp_path: Path) -> None:
     columns = {f"c{at}": pa.array(low) for at in range(40)}
     pq.write_table(pa.table(columns), tmp_path / "huge.parquet", row_group_size=rows)
     pq.write_table(pa.table({name: array[:50_000] for name, array in columns.items()}), tmp_path / "tiny.parquet")
+    sparse = [{"name": name, "raw": "int", "encoder": {"kind": "identity", "size": 10}} for name in columns]
+    schema = Schema.parse({"sparse": sparse, "tables": [{"name": name, "rows": 10} for name in columns]})
+    schema.save(tmp_path / "given.yaml")
     peaks = []
     for name in ("tiny", "huge"):
         command = [sys.executable, "-c", _PEAK, str(tmp_path / f"{name}.parquet"), str(tmp_path / name)]
+        command.append(str(tmp_path / "given.yaml"))
         peaks.append(int(subprocess.run(command, capture_output=True, check=True, text=True).stdout))
     assert peaks[1] - peaks[0] < 400 << 10  # KiB: half the decoded size
