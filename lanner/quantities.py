@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from lanner.errors import ConfigError
@@ -22,7 +23,7 @@ def parse_amount(text: str | float, what: str) -> float:
         number = float(found[1]) if found else 0.0
     except ValueError:
         number = 0.0
-    if found is None or not number > 0:
+    if found is None or not 0 < number < math.inf:
         raise ConfigError(f"{what}: {text!r}; expected an amount above 0, such as 8GiB or 20GB/s")
     return number * float((1024 if found[3] else 1000) ** _POWERS[found[2].upper()])
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 
 from fsspec import AbstractFileSystem
 
@@ -39,6 +40,14 @@ def join(base: str | os.PathLike[str], *parts: str) -> str:
     text = os.fspath(base)
     head = text if text.endswith("://") else text.rstrip("/") + "/"
     return head + "/".join(part.strip("/") for part in parts) if parts else text
+
+
+def safe_name(name: str) -> str:
+    """`name` as that of a file or directory of any system: all but letters, digits, spaces and "_.-~" in percent codes.
+
+    So are the points of "." and "..".
+    """
+    return quote(name, safe=" ") if name.strip(".") else name.replace(".", "%2E")
 
 
 def open_file(uri: str | os.PathLike[str]) -> IO[bytes]:

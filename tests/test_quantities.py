@@ -26,7 +26,7 @@ def test_units(text: str | int, amount: float) -> None:
     assert parse_amount(text, "memory") == amount
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "8 bits", "-1GB", "0", "1.2.3GB", "nan", "inf", "8 GiB of it"])
+@pytest.mark.parametrize("text", ["", "GiB", "8 bits", "-1GB", "0", "1.2.3GB", "nan", "inf", "1e400", "8 GiB of it"])
 def test_what_is_no_amount_is_named(text: str) -> None:
     with pytest.raises(ConfigError, match=r"memory.*expected an amount above 0") as raised:
         parse_amount(text, "memory")

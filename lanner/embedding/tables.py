@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from lanner import storage
 from lanner.embedding.dynamic.config import DynamicConfig
 from lanner.embedding.initializers import Initializer
 from lanner.embedding.optimizers import Optimizer
 from lanner.errors import ConfigError
 from lanner.schema import Schema
+
+_LONGEST_NAME = 255
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class TableConfig:
     dynamic: DynamicConfig | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or len(storage.safe_name(self.name)) > _LONGEST_NAME:
+            raise ConfigError(
+                f"table {self.name!r}: the name is no text that can name a directory: expected 1 to {_LONGEST_NAME} "
+                "characters, of which all but letters and digits may count for several"
+            )
         if self.rows == "dynamic":
             object.__setattr__(self, "dynamic", self.dynamic or DynamicConfig())
         elif self.dynamic is not None:

@@ -87,7 +87,10 @@ def _place_rows(model: RankingModel, directory: Path, bags: Bags) -> None:
 def _mapped(directory: Path, table: str) -> tuple[np.ndarray, np.ndarray]:
     """Keys and weights of an exported table, mapped and not read."""
     found = persistence.describe(directory / persistence.FOLDER, table)
-    form, folder = persistence.weights_form(found.dim), directory / persistence.FOLDER / table
+    form, folder = (
+        persistence.weights_form(found.dim),
+        Path(persistence.directory_of(directory / persistence.FOLDER, table)),
+    )
     if not found.rows:  # nothing to map
         return np.empty(0, np.int64), np.empty((0, found.dim), np.float32)
     keys, weights = (

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from lanner.embedding import Adam, TableConfig
+from lanner.embedding import SGD, Adagrad, Adam, TableConfig
 from lanner.embedding.backed import BackedTable
 from lanner.embedding.backed.holds import Hold
 from lanner.embedding.joint import JointTable
 from lanner.embedding.store import Rows
+from lanner.errors import ConfigError
 
 ROWS, DIM, MOST = 400, 3, 30  # MOST ids are asked for at once
 Ids = st.lists(st.integers(0, ROWS - 1) | st.integers(0, 20), max_size=MOST)
@@ -88,3 +90,18 @@ class Against(RuleBasedStateMachine):
 
 TestAgainstArrays = Against.TestCase
 TestAgainstArrays.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_an_optimizer_is_not_changed_under_rows_that_are_held(tmp_path):
+    table = BackedTable(TableConfig("t", 500, 8), Adagrad(0.1), 0, 20_000, str(tmp_path))
+    hold = table.hold(np.arange(9), True)
+    hold.rows()
+    with pytest.raises(ConfigError, match="table 't': 9 rows are held for batches that are prepared"):
+        table.set_optimizer(SGD(0.1))
+    hold.release()
+    table.set_optimizer(SGD(0.1))
+
+
+def test_a_directory_that_is_gone_is_an_error_of_the_table(tmp_path):
+    with pytest.raises(ConfigError, match=r"table 't': its file of rows in .*gone cannot be made"):
+        BackedTable(TableConfig("t", 500, 8), Adagrad(0.1), 0, 20_000, str(tmp_path / "gone"))

@@ -210,6 +210,19 @@ def test_a_parent_that_cannot_be_one_is_refused(chain, tmp_path):
         model.embedding_dump_delta(chain / "0", chain / "0")
 
 
+def test_a_delta_is_not_written_over_what_it_goes_on_top_of(tmp_path):
+    model = make()
+    write_chain(tmp_path, model, 2)
+    before = contents(tmp_path)
+    train(model, range(50, 55))
+    for earlier, what in (("0", "the full dump"), ("1", "delta 1")):
+        with pytest.raises(DataError, match=f"{earlier}: this is {what} that delta 3 goes on top of"):
+            model.embedding_dump_delta(tmp_path / earlier, tmp_path / "2")
+    assert contents(tmp_path) == before
+    for _ in range(2):  # the same one may be written again
+        model.embedding_dump_delta(tmp_path / "3", tmp_path / "2")
+
+
 def apply_and_dump(rank, chain, target, kinds):
     places = {"row": Placement("row", (0, 1)), "column": Placement("column", (1, 0)), "data": Placement("data")}
     model = make(

@@ -118,6 +118,11 @@ class RowCache:
             unused = (self._marks[guests, HOLDS] == 0) & (self._marks[guests, ROUNDS] == 0) & ~self._stained[guests]
             self._empty(guests[unused])
 
+    @property
+    def held(self) -> int:
+        """How many slots are under holds."""
+        return int(np.count_nonzero(self._marks[:, HOLDS]))
+
     def _empty(self, slots: np.ndarray) -> None:
         self._index.erase(self.keys[slots])
         self.keys[slots] = -1

@@ -80,6 +80,15 @@ class Holds:
         """What `work` returns on the thread, where it may use the cache."""
         return self._thread.submit(work).result()
 
+    def held(self) -> int:
+        """How many rows are held."""
+
+        def count() -> int:
+            self._let_go()
+            return self._cache.held
+
+        return self.run(count)
+
     def take(self, hold: Hold) -> np.ndarray:
         """See `Hold.rows`."""
         with self._news:

@@ -32,10 +32,11 @@ class RowFile:
         self.record, self._fresh, self._rows = record, fresh, rows
         self.rows_read = self.rows_written = 0
         self._where = f"table {table!r}: its file of rows in {directory}"
-        size, free = rows * record.itemsize, shutil.disk_usage(directory).free
-        if size > free:
-            raise ConfigError(f"{self._where} may come to {bytes_text(size)}, there are {bytes_text(free)} free")
+        size = rows * record.itemsize
         try:
+            free = shutil.disk_usage(directory).free
+            if size > free:
+                raise ConfigError(f"{self._where} may come to {bytes_text(size)}, there are {bytes_text(free)} free")
             self._file = tempfile.TemporaryFile(prefix="lanner-rows-", dir=directory, buffering=0)  # noqa: SIM115
             os.ftruncate(self._file.fileno(), size)
         except OSError as error:

@@ -121,8 +121,16 @@ class BackedTable:
         self.step = count + 1
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
-        """Use `optimizer` from now on, with fresh state: rows that were trained are written anew. None may be held."""
+        """Use `optimizer` from now on, with fresh state: rows that were trained are written anew.
+
+        Raises ConfigError where rows are held, since they would not be where they were.
+        """
         old, thread = self._cache, self._holds
+        if held := thread.held():
+            raise ConfigError(
+                f"table {self.name!r}: {held:,} rows are held for batches that are prepared, or whose steps are not "
+                "taken; take or drop them before another optimizer is set"
+            )
         self._open(optimizer)
         if thread.run(old.untouched):
             return

@@ -19,7 +19,7 @@ from lanner.embedding.persistence.copying import copy_weights
 from lanner.embedding.persistence.description import Description
 from lanner.embedding.persistence.description import read as describe
 from lanner.embedding.persistence.dumping import dump, dump_delta
-from lanner.embedding.persistence.layout import DESCRIPTION, FOLDER, needs_checksum, weights_form
+from lanner.embedding.persistence.layout import DESCRIPTION, FOLDER, directory_of, needs_checksum, weights_form
 from lanner.embedding.persistence.loading import load, load_delta
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Origin",
     "copy_weights",
     "describe",
+    "directory_of",
     "dump",
     "dump_delta",
     "load",

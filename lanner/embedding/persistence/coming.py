@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanner import storage
 from lanner.embedding import optimizers
 from lanner.embedding.dynamic.counters import Counters
 from lanner.embedding.dynamic.table import DynamicTable
@@ -25,6 +24,7 @@ from lanner.embedding.persistence.layout import (
     Array,
     Block,
     Form,
+    directory_of,
     form_of,
     rows_of,
     weights_form,
@@ -50,7 +50,7 @@ class Coming:
     ) -> None:
         self._collection, self._config = collection, collection.config(name)
         self.description, self.name, self.optimizer_state = description, name, optimizer_state
-        self._directory, self.where = storage.join(path, name), descriptions.where(path, name)
+        self._directory, self.where = directory_of(path, name), descriptions.where(path, name)
 
     @property
     def _form(self) -> Form:

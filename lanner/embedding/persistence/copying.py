@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from lanner import storage
 from lanner.embedding.persistence import description as descriptions
 from lanner.embedding.persistence import files
-from lanner.embedding.persistence.layout import KEY, weights_form
+from lanner.embedding.persistence.layout import KEY, directory_of, weights_form
 from lanner.errors import DataError
 
 
@@ -26,14 +25,14 @@ def _copy(source: str | os.PathLike[str], path: str | os.PathLike[str], name: st
     found, where = descriptions.read(source, name), descriptions.where(source, name)
     if found.kind != "full":
         raise DataError(f"{where}: this is delta {found.sequence} of a full dump, expected the full dump")
-    form, directory = weights_form(found.dim), storage.join(source, name)
+    form, directory = weights_form(found.dim), directory_of(source, name)
     files.check_sizes(where, directory, form, found.files, found.rows)
-    files.clear(storage.join(path, name))
+    files.clear(directory_of(path, name))
     last: int | None = None
     with files.Output() as output:
-        output.open(storage.join(path, name), form)
+        output.open(directory_of(path, name), form)
         for block in files.blocks(where, directory, form, found.files):
             last = files.check_keys(where, block[KEY], last, None if found.dynamic else found.rows)
             output.append(block)
         entries = output.close()
-    found.model_copy(update={"files": entries, "counters": None}).write(storage.join(path, name))
+    found.model_copy(update={"files": entries, "counters": None}).write(directory_of(path, name))

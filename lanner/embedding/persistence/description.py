@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lanner import storage
-from lanner.embedding.persistence.layout import DESCRIPTION
+from lanner.embedding.persistence.layout import DESCRIPTION, directory_of
 from lanner.errors import DataError
 
 FORMAT = 1
@@ -84,7 +84,7 @@ def read(path: str | os.PathLike[str], name: str) -> Description:
 
     Raises DataError when there is none (unfinished), or it is damaged, of a later format or of another table.
     """
-    uri = storage.join(path, name, DESCRIPTION)
+    uri = storage.join(directory_of(path, name), DESCRIPTION)
     if not storage.exists(uri):
         raise DataError(f"{where(path, name)}: no {DESCRIPTION}: not a finished dump")
     try:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lanner import storage
 from lanner.embedding import optimizers
 from lanner.embedding.dynamic.counters import Counters
 from lanner.embedding.dynamic.table import DynamicTable
@@ -17,7 +16,17 @@ from lanner.embedding.persistence import description as descriptions
 from lanner.embedding.persistence import files
 from lanner.embedding.persistence.description import FORMAT, Description, Entry
 from lanner.embedding.persistence.gathering import Holders
-from lanner.embedding.persistence.layout import DELETED, KEY, WAITING, Array, Block, block_of, chosen, form_of
+from lanner.embedding.persistence.layout import (
+    DELETED,
+    KEY,
+    WAITING,
+    Array,
+    Block,
+    block_of,
+    chosen,
+    directory_of,
+    form_of,
+)
 from lanner.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,7 +42,7 @@ def dump(
     """
     peers = Holders(collection.wire)
     for name in peers.together(lambda: chosen(collection, table_names)):
-        _Leaving(collection, peers, name).write(storage.join(path, name))
+        _Leaving(collection, peers, name).write(directory_of(path, name))
 
 
 def dump_delta(
@@ -52,7 +61,7 @@ def dump_delta(
     names = peers.together(lambda: chosen(collection, table_names))
     parents = peers.together(lambda: {name: _parent(collection, path, parent, name) for name in names})
     for name in names:
-        _Leaving(collection, peers, name, parents[name]).write(storage.join(path, name))
+        _Leaving(collection, peers, name, parents[name]).write(directory_of(path, name))
 
 
 def _parent(
@@ -62,6 +71,7 @@ def _parent(
     found, where = descriptions.read(parent, name), descriptions.where(parent, name)
     if os.fspath(path).rstrip("/") == os.fspath(parent).rstrip("/"):
         raise DataError(f"{where}: a delta cannot be written over its own parent")
+    _require_no_ancestor(path, name, found)
     own: dict[str, Any] = {"dim": collection.config(name).dim, "dynamic": collection.config(name).rows == "dynamic"}
     own["optimizer"] = optimizers.describe(collection.table_optimizer(name))
     for key, value in own.items():
@@ -70,6 +80,21 @@ def _parent(
     if found.steps > collection.steps:
         raise DataError(f"{where}: it is of step {found.steps}, the model is at step {collection.steps} only")
     return found
+
+
+def _require_no_ancestor(path: str | os.PathLike[str], name: str, parent: Description) -> None:
+    """Raise DataError where the table in `path` is one that a delta after `parent` goes on top of."""
+    try:
+        there = descriptions.read(path, name)
+    except DataError:
+        return  # nothing, or nothing that can be read
+    base = parent.base or parent.identity
+    if base in (there.identity, there.base) and there.sequence <= parent.sequence:
+        what = f"delta {there.sequence}" if there.sequence else "the full dump"
+        raise DataError(
+            f"{descriptions.where(path, name)}: this is {what} that delta {parent.sequence + 1} goes on top of; "
+            "expected another path"
+        )
 
 
 class _Leaving:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lanner import storage
 from lanner.embedding.dynamic.transfer import META
 from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.store import Rows
@@ -31,6 +33,11 @@ WAITING: Form = {"waiting.key": ((), "<i8"), "waiting.count": ((), "<i8"), "wait
 
 DELETED: Form = {"deleted": ((), "<i8")}
 """What a delta has of the keys that left since its parent."""
+
+
+def directory_of(path: str | os.PathLike[str], table: str) -> str:
+    """Where the dump `path` has a table."""
+    return storage.join(path, storage.safe_name(table))
 
 
 def needs_checksum(name: str) -> bool:
