@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from lanner.errors import ConfigError
@@ -23,6 +25,8 @@ BackingDirectory = Annotated[
 ]
 
 people = Console(stderr=True, highlight=False)
+if not people.is_terminal:
+    people.width = 10_000  # lines in files stay whole
 
 
 @contextmanager
@@ -40,13 +44,23 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    """Print a table for people; numbers are right-aligned."""
+    """Print a table for people; numbers are right-aligned.
+
+    A terminal too narrow for it gets it without frames; what still does not fit breaks lines, in the last column first.
+    """
     table = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left")
+        last = len(columns) > 1 and index == len(columns) - 1
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=not last)
     for row in rows:
         table.add_row(*(_text(cell) for cell in row))
+    unlimited = people.options.update(max_width=10_000)
+    if Measurement.get(people, unlimited, table).maximum > people.width:
+        table.box, table.padding = box.SIMPLE_HEAD, (0, 0)
+    if Measurement.get(people, unlimited, table).minimum > people.width:
+        for cells in table.columns:
+            cells.no_wrap, cells.overflow = False, "fold"
     people.print(table)
 
 
