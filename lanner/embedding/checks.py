@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lanner.data.batch import Bags
+from lanner.embedding.optimizers import Optimizer
 from lanner.embedding.tables import FeatureConfig, TableConfig, check
 from lanner.errors import ConfigError, DataError, IdRangeError
 from lanner.kernels.lookup import bags_fit
@@ -17,10 +18,18 @@ _WHOLE = (torch.int64, torch.int32)
 
 
 def arguments(
-    tables: Sequence[TableConfig], features: Sequence[FeatureConfig], backend: object, out_of_range: object
+    tables: Sequence[TableConfig],
+    features: Sequence[FeatureConfig],
+    optimizer: object,
+    backend: object,
+    out_of_range: object,
 ) -> None:
     """Raise ConfigError where no collection can be made of these."""
     check(tables, features)
+    if not isinstance(optimizer, Optimizer):
+        raise ConfigError(
+            f"embedding: optimizer is {optimizer!r}, expected one of lanner.embedding, such as RowWiseAdagrad(0.02)"
+        )
     for what, value, known in (
         ("backend", backend, ("auto", "cpu", "reference", "gpu")),
         ("out_of_range", out_of_range, ("error", "unknown")),
@@ -34,6 +43,8 @@ def usable(given: Bags, features: Sequence[FeatureConfig], device: torch.device)
 
     Raises DataError unless all features are there, and ids, offsets and weights have usable types and fit together.
     """
+    if not isinstance(given, Bags):
+        raise DataError(f"bags: got {type(given).__name__}, expected Bags; Bags.from_lengths makes them")
     for feature in features:
         if feature.name not in given.names:
             raise DataError(f"bags: feature {feature.name!r} is missing; they hold {', '.join(given.names) or 'none'}")

@@ -96,7 +96,7 @@ class EmbeddingCollection(nn.Module):
         device: str | torch.device = "cpu",
     ) -> None:
         super().__init__()
-        checks.arguments(tables, features, backend, out_of_range)
+        checks.arguments(tables, features, optimizer, backend, out_of_range)
         if backing is not None:
             backing.check(tables)
         self.tables, self.features = tuple(tables), tuple(features)

@@ -243,3 +243,12 @@ def test_a_sequence_feature_needs_an_output_of_its_own():
 def test_an_unknown_table_name_is_named():
     with pytest.raises(KeyError, match="T9"):
         ones_and_twos().weight("T9")
+
+
+def test_things_of_another_kind_are_refused_by_name():
+    tables, features = [TableConfig("d", "dynamic", 4)], [FeatureConfig("f", "d")]
+    with pytest.raises(ConfigError, match=r"optimizer is .*Adam.*, expected one of lanner\.embedding"):
+        EmbeddingCollection(tables, features, optimizer=torch.optim.Adam)
+    collection = EmbeddingCollection(tables, features)
+    with pytest.raises(DataError, match=r"bags: got Tensor, expected Bags"):
+        collection(torch.tensor([1]))

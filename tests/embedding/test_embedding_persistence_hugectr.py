@@ -174,3 +174,10 @@ def test_rows_that_do_not_fit_the_table_are_refused_before_anything_changes(tmp_
         with pytest.raises(DataError, match=message):
             hugectr.load(model, tables)
     assert before == [rows_of(model.blocks(name)) for name in NAMES]
+
+
+def test_a_table_that_is_not_there_leaves_what_lies_at_its_place(tmp_path):
+    hugectr.dump_model(make(), "item", tmp_path / "item")
+    with pytest.raises(DataError, match="there is no table 'items'"):
+        hugectr.dump_model(make(), "items", tmp_path / "item")
+    assert hugectr.model(tmp_path / "item").rows > 0

@@ -190,6 +190,7 @@ def _put(into: EmbeddingCollection, name: str, source: Stored) -> None:
 def dump_model(of: EmbeddingCollection, table: str, path: str | os.PathLike[str], slot: int | None = None) -> None:
     """Write a table as a model directory, with `slot` as the `slot_id` of all its keys if it is given."""
     peers, directory = Holders(of.wire), os.fspath(path)
+    peers.together(lambda: chosen(of, [table]))
 
     def named(block: Block) -> Block:
         return block if slot is None else {**block, SLOT: np.full(len(block[KEY]), slot, "<u8")}
