@@ -123,10 +123,6 @@ def prepare(
     )
     if engine == "local":
         return engines.run(plan, overwrite=overwrite, quiet=quiet, scratch=scratch)
-    if plan.shuffle is not None:
-        raise ConfigError(
-            "engine spark does not shuffle rows: give shuffle=False (--no-shuffle) or use the engine local"
-        )
     from lanner.prep.spark.session import spark_context
     from lanner.prep.spark.workers import SparkWorkers
 

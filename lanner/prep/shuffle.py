@@ -31,13 +31,15 @@ def shuffled(chunks: Iterable[RawChunk], rows: int, seed: int, folder: Path, mem
 
     Shares lie below `folder` meanwhile, one of about `memory` bytes at most is in memory (one row at least).
     """
-    yield from _ordered(_with_keys(chunks, seed), rows, 0, folder, memory)
+    yield from _ordered(with_keys(chunks, seed), rows, 0, folder, memory)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _with_keys(chunks: Iterable[RawChunk], seed: int) -> Iterator[RawChunk]:
-    """The chunks without texts, and with the random keys of their rows as times: nothing asks for those any more."""
-    first = 0
+def with_keys(chunks: Iterable[RawChunk], seed: int, first: int = 0) -> Iterator[RawChunk]:
+    """The chunks without texts, and with the random keys of their rows as times: nothing asks for those any more.
+
+    `first` is the number of their first row.
+    """
     for chunk in chunks:
         numbers = np.arange(first, first + chunk.rows)
         sparse = [replace(keys, texts=None) for keys in chunk.sparse]
@@ -55,7 +57,7 @@ def _ordered(chunks: Iterable[RawChunk], rows: int, level: int, folder: Path, me
             break
     else:
         if held:
-            yield from _sorted(join_chunks(held))
+            yield from sorted_by_key(join_chunks(held))
         return
     least, most = _ROWS_TOGETHER
     together = min(max(memory * sum(chunk.rows for chunk in held) // size >> _BITS, least), most)
@@ -71,7 +73,7 @@ def _deal(chunks: Iterable[RawChunk], level: int, folder: Path, together: int) -
     with ExitStack() as opened:
         writers = [opened.enter_context(StageWriter(folder / f"{at:02d}", "", together)) for at in range(1 << _BITS)]
         for chunk in chunks:
-            shares = (_keys(chunk) >> shift) & np.uint64((1 << _BITS) - 1)
+            shares = (keys_of(chunk) >> shift) & np.uint64((1 << _BITS) - 1)
             order = np.argsort(shares, kind="stable")
             ends = np.cumsum(np.bincount(shares.astype(np.int64), minlength=1 << _BITS))
             for writer, positions in zip(writers, np.split(order, ends[:-1]), strict=True):
@@ -79,8 +81,9 @@ def _deal(chunks: Iterable[RawChunk], level: int, folder: Path, together: int) -
         return [writer.finish({}) for writer in writers]
 
 
-def _sorted(chunk: RawChunk) -> Iterator[RawChunk]:
-    order = np.argsort(_keys(chunk))
+def sorted_by_key(chunk: RawChunk) -> Iterator[RawChunk]:
+    """The rows of a chunk with keys in the order of those, in smaller chunks."""
+    order = np.argsort(keys_of(chunk))
     for first in range(0, chunk.rows, _CHUNK):
         yield replace(take_rows(chunk, order[first : first + _CHUNK]), time=None)
 
@@ -91,7 +94,8 @@ def _chained(held: list[RawChunk], stream: Iterator[RawChunk]) -> Iterator[RawCh
     yield from stream
 
 
-def _keys(chunk: RawChunk) -> np.ndarray:
+def keys_of(chunk: RawChunk) -> np.ndarray:
+    """The random keys of the rows (uint64 [rows]) of a chunk from `with_keys`."""
     assert chunk.time is not None
     return chunk.time.view(np.uint64)
 

@@ -91,11 +91,11 @@ def test_a_run_killed_while_it_shuffles_goes_on_to_the_same_bytes(tmp_path: Path
     program = f"""
 import os, signal
 from lanner.prep import prepare, shuffle
-sorted_rows = shuffle._sorted
+sorted_rows = shuffle.sorted_by_key
 def dying(chunk):
     yield next(sorted_rows(chunk))
     os.kill(os.getpid(), signal.SIGKILL)
-shuffle._sorted = dying
+shuffle.sorted_by_key = dying
 prepare({str(file)!r}, {str(tmp_path / "out")!r}, shuffle=True, quiet=True)
 """
     died = subprocess.run([sys.executable, "-c", program], env=os.environ, timeout=120)

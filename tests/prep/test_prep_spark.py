@@ -23,7 +23,7 @@ from lanner.cli.prep import prep
 from lanner.data.synthetic import write_logs
 from lanner.errors import ConfigError, DataError, LannerError
 from lanner.prep import prepare
-from lanner.prep.spark import counting, session
+from lanner.prep.spark import counting, session, shuffling
 from lanner.prep.spark.session import JAVA_HINT, java_found, spark_context
 from lanner.schema import Schema
 
@@ -68,6 +68,13 @@ def test_many_files_with_bad_rows_and_many_counting_tasks(
     alike(tmp_path / "day_*", tmp_path, tolerant=True, split="random", valid=0.2, test=0.1, seed=3, **options)
 
 
+def test_shuffled_rows_in_many_runs_and_shares(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = write(tmp_path / "logs.tsv", make_rows(3000))
+    monkeypatch.setattr(shuffling, "_RUN", (700, 700))
+    monkeypatch.setattr(shuffling, "_share_rows", lambda plan: 200)
+    alike(logs, tmp_path, recipe="facebook-dlrm", seed=5)
+
+
 def test_errors_of_tasks_come_out_as_those_of_a_local_run(tmp_path: Path, spark: Any) -> None:
     rows = [*make_rows(20), ["1"]]
     for number, content in enumerate([rows[:20], rows, rows[5:]]):
@@ -98,8 +105,6 @@ def test_what_spark_cannot_do_is_refused_at_once(tmp_path: Path) -> None:
         prepare(logs, tmp_path / "out", master="local[2]")
     with pytest.raises(ConfigError, match="expected local or spark"):
         prepare(logs, tmp_path / "out", engine="flink")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="--no-shuffle"):
-        prepare(logs, tmp_path / "out", engine="spark", shuffle=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -180,7 +185,7 @@ def test_an_older_dataset_keys_and_hashes(tmp_path: Path, spark: Any, monkeypatc
 def test_a_million_rows_in_several_parts(tmp_path: Path, spark: Any) -> None:
     for day in range(3):
         write_logs(str(tmp_path / f"day_{day}.tsv"), 400_000, quiet=True, seed=day, cardinality=50_000)
-    alike(tmp_path / "day_*.tsv", tmp_path, split="sequential", test=50_000)
+    alike(tmp_path / "day_*.tsv", tmp_path, split="sequential", test=50_000, shuffle=True)
     assert (tmp_path / "spark" / "train" / "part-00001.arrow").exists()
 
 

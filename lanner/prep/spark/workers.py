@@ -10,8 +10,9 @@ from lanner.manifest import FileEntry
 from lanner.prep.plan import Plan
 from lanner.prep.spark.counting import fit
 from lanner.prep.spark.jobs import Jobs
+from lanner.prep.spark.shuffling import shuffle
 from lanner.prep.spark.staging import check_workers, stage
-from lanner.prep.spark.writing import Encoding, write
+from lanner.prep.spark.writing import Encoding, Orders, write
 from lanner.prep.stage import StagedFile
 from lanner.prep.staged_rows import StagedRows
 from lanner.prep.summary import FeatureCounts
@@ -43,7 +44,10 @@ class SparkWorkers:
 
     def write(self, rows: StagedRows, counts: FeatureCounts) -> dict[str, FileEntry]:
         plan = self._plan
-        return write(self._encoding, rows, _absolute(plan.out), plan.dense_type, counts, self._jobs)
+        shuffled = None
+        if plan.shuffle is not None and "train" in rows.counts:
+            shuffled = shuffle(plan, rows, plan.shuffle, self._folder / "shuffle", self._jobs)
+        return write(self._encoding, Orders(rows, shuffled), _absolute(plan.out), plan.dense_type, counts, self._jobs)
 
 
 def _absolute(uri: str) -> str:

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from lanner import storage
 from lanner.manifest import FileEntry
+from lanner.prep.chunk import RawChunk
 from lanner.prep.encoder import Encoder
 from lanner.prep.local import encoded_batch
 from lanner.prep.rows import batches
 from lanner.prep.spark.jobs import Jobs
+from lanner.prep.spark.shuffling import ShuffledRows
 from lanner.prep.staged_rows import Cut, StagedRows
 from lanner.prep.summary import FeatureCounts
 from lanner.prep.vocabulary import Vocabulary
@@ -54,12 +56,26 @@ class Encoding:
 _kept: dict[str, Encoder] = {}
 
 
+@dataclass(frozen=True)
+class Orders:
+    """The rows of each split in the order they are written in: as they came, or `shuffled` for training."""
+
+    rows: StagedRows
+    shuffled: ShuffledRows | None
+
+    def read(self, cut: Cut) -> Iterator[RawChunk]:
+        if cut.split == "train" and self.shuffled is not None:
+            return self.shuffled.read(cut)
+        return self.rows.read(cut)
+
+
 def write(
-    encoding: Encoding, rows: StagedRows, out: str, dense_type: DenseType, counts: FeatureCounts, jobs: Jobs
+    encoding: Encoding, orders: Orders, out: str, dense_type: DenseType, counts: FeatureCounts, jobs: Jobs
 ) -> dict[str, FileEntry]:
     """See `lanner.prep.engine.Workers.write`; `out` must mean the same place to every worker."""
+    rows = orders.rows
     parts = [part for split in rows.counts for part in enumerate(rows.cuts(split, PART_ROWS))]
-    write_one = partial(_write_part, encoding, out, dense_type, jobs.broadcast(rows))
+    write_one = partial(_write_part, encoding, out, dense_type, jobs.broadcast(orders))
     entries = {}
     for (number, cut), (entry, missing, unknown) in zip(parts, jobs.map("writing", write_one, parts), strict=True):
         assert cut.split is not None
@@ -69,7 +85,7 @@ def write(
 
 
 def _write_part(
-    encoding: Encoding, out: str, dense_type: DenseType, rows: Any, part: Part
+    encoding: Encoding, out: str, dense_type: DenseType, orders: Any, part: Part
 ) -> tuple[FileEntry, np.ndarray, np.ndarray]:
     """The part's entry in the manifest, and how many values of each feature were missing and unknown."""
     encode = partial(encoded_batch, encoding.encoder(), dense_type)
@@ -78,7 +94,7 @@ def _write_part(
     sums: list[np.ndarray | int] = [0, 0]
 
     def encoded() -> Iterator[pa.RecordBatch]:
-        for chunk in batches(rows.value.read(cut), BATCH_ROWS):
+        for chunk in batches(orders.value.read(cut), BATCH_ROWS):
             batch, found = encode(chunk)
             sums[:] = [total + more for total, more in zip(sums, found, strict=True)]
             yield batch
