@@ -21,10 +21,12 @@ _IMPORT = re.compile(r"^\s*(?:from (lanner[\w.]*) import (\([^)]*\)|.*)|import (
 
 def install() -> None:
     """Make Numba ask for the imported files too, for functions of this package; other packages see no change."""
-    # A private list, there is no public one; without it kernels work, and are kept as Numba does by itself.
+    # Private names, there are no public ones; without them kernels work, and are kept as Numba does by itself.
     locators = getattr(caching.CacheImpl, "_locator_classes", None)
     if locators is not None:
         locators[:0] = [_watching(locator) for locator in locators]
+    if hasattr(index := getattr(caching, "IndexDataCacheFile", None), "_load_index"):
+        caching.IndexDataCacheFile = _forgiving(index)
 
 
 def imported(path: Path) -> frozenset[Path]:
@@ -34,6 +36,17 @@ def imported(path: Path) -> frozenset[Path]:
         found |= open_files
         open_files = {named for source in open_files for named in _named_in(source)} - found
     return frozenset(found)
+
+
+def _forgiving(index: Any) -> Any:
+    class Forgiving(index):
+        def _load_index(self) -> Any:
+            try:
+                return super()._load_index()
+            except (AttributeError, ImportError):  # kept of older sources, with types that are no longer there
+                return {}
+
+    return Forgiving
 
 
 def _watching(locator: Any) -> Any:

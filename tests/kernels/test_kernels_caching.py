@@ -16,12 +16,22 @@ import numba
 from lanner.kernels.probe import helper
 
 @numba.njit(cache=True)
-def twice():
-    return 2 * helper.value()
+def twice(pair):
+    return 2 * helper.value() * pair.one
 
-print(twice(), sum(twice.stats.cache_hits.values()))
+print(twice(helper.PAIR), sum(twice.stats.cache_hits.values()))
 """
-HELPER = "import numba\n\n@numba.njit(cache=True)\ndef value():\n    return {}\n"
+HELPER = """
+import numba
+from collections import namedtuple
+
+{name} = namedtuple("{name}", ["one"])
+PAIR = {name}(1)
+
+@numba.njit(cache=True)
+def value():
+    return {value}
+"""
 
 
 def test_a_kernel_is_compiled_anew_when_a_file_it_imports_has_changed(tmp_path: Path) -> None:
@@ -35,11 +45,14 @@ def test_a_kernel_is_compiled_anew_when_a_file_it_imports_has_changed(tmp_path: 
         command = [sys.executable, "-c", "import lanner.kernels.probe.cpu"]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
 
-    (probe / "helper.py").write_text(HELPER.format(21))
+    (probe / "helper.py").write_text(HELPER.format(value=21, name="Pair"))
     assert run() == ["42", "0"]
     assert run() == ["42", "1"]
-    (probe / "helper.py").write_text(HELPER.format(4))
+    (probe / "helper.py").write_text(HELPER.format(value=4, name="Pair"))
     assert run() == ["8", "0"]
+    (probe / "helper.py").write_text(HELPER.format(value=5, name="Renamed"))  # the kept index names a type that is gone
+    assert run() == ["10", "0"]
+    assert run() == ["10", "1"]
 
 
 def test_imports_are_followed() -> None:
