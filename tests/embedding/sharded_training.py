@@ -98,9 +98,9 @@ def tables_of(model: EmbeddingCollection) -> Outcome:
     """What this rank has of every table."""
     outcome = {}
     for name, shard in model.shards.items():
-        for rows in model.blocks(name):
-            order = np.argsort(rows.keys)
-            parts = {"keys": rows.keys, "weights": rows.weights, **rows.states}
-            outcome |= {f"table {name} {part}": values[order] for part, values in parts.items()}
-            outcome[f"columns of {name}"] = np.arange(shard.table.dim)[shard.columns]
+        blocks = [{"keys": rows.keys, "weights": rows.weights, **rows.states} for rows in model.blocks(name)]
+        whole = {part: np.concatenate([block[part] for block in blocks]) for part in blocks[0]} if blocks else {}
+        order = np.argsort(whole["keys"]) if whole else []
+        outcome |= {f"table {name} {part}": values[order] for part, values in whole.items()}
+        outcome[f"columns of {name}"] = np.arange(shard.table.dim)[shard.columns]
     return outcome
