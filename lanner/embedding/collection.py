@@ -111,7 +111,7 @@ class EmbeddingCollection(nn.Module):
         self._configs = {table.name: table for table in self.tables}
         dims = [self._configs[feature.table].dim for feature in self.features]
         self.arrangement = Arrangement(self.features, dims, output)
-        crossing = spread(self.tables, self.features, plan, group)
+        crossing = spread(self.tables, self.features, plan, group, (optimizer, seed, track_changes))
         require_held(self.device, self.tables, backing is not None, crossing is not None)
         self.shards = crossing.shards if crossing else {table.name: Shard(table) for table in self.tables}
         configs = [shard.config for shard in self.shards.values()]
@@ -276,6 +276,8 @@ class EmbeddingCollection(nn.Module):
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Use `optimizer` for every table that has none of its own; all optimizer state and `steps` start afresh."""
+        if self._sharded is not None:
+            self._sharded.crossing.require_same("optimizer", optimizer)
         self.optimizer, self.steps = optimizer, 0
         for store in self.stores:
             store.set_optimizer(store.own_optimizer or optimizer)
@@ -334,9 +336,7 @@ class EmbeddingCollection(nn.Module):
 
     def _update(self, pending: Sequence[Pending], gradient_scale: float) -> None:
         """One step with the sum of all pending gradients."""
-        for each in pending:
-            if each.steps != self.steps:
-                require_rows(each, self._sharded)
+        require_rows(pending, self.steps, self._sharded)
         self.steps += 1
 
         def step_of(store: Store) -> Step:

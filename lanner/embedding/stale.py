@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from lanner.embedding.store import Store
 
 
-def require_rows(pending: Pending, sharded: ShardedTables | None) -> None:
-    """Raise LannerError naming a key of a dynamic table that has lost its row since `pending` was looked up.
+def require_rows(pending: Sequence[Pending], steps: int, sharded: ShardedTables | None) -> None:
+    """Raise LannerError naming a key of a dynamic table that has lost its row since one of `pending` was looked up.
 
-    Rows that a step looks up stay until it is taken. Where another step is taken between, they may make room.
+    Rows that a step looks up stay until it is taken. Where another step was taken between, of `steps` in all, they may
+    have made room.
     """
-    for store, keys, rows in _looked_up(pending, sharded):
+    late = (each for each in pending if each.steps != steps)
+    for store, keys, rows in (found for each in late for found in _looked_up(each, sharded)):
         if isinstance(store, DynamicTable) and (gone := store.gone(keys, rows)).any():
             raise LannerError(
                 f"table {store.name!r}: key {keys[np.argmax(gone)]} has lost its row since its batch was looked up, "

@@ -58,18 +58,19 @@ class Crossing:
         self.channels, self.shards = self._router.channels, held_by(self.rank, plan, tables)
         self.plan = plan
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="lanner-ids")
-        self._require_same(repr((self.tables, tuple(features), dict(plan.tables))))
+        self.require_same("tables, features or plan", (self.tables, tuple(features), dict(plan.tables)))
 
     @property
     def wire(self) -> Wire:
         """The way to the other ranks for whatever else the caller's thread has to say."""
         return self._row_wire
 
-    def _require_same(self, made_of: str) -> None:
-        digest = hashlib.blake2b(made_of.encode(), digest_size=8).hexdigest()
+    def require_same(self, what: str, given: object) -> None:
+        """Raise ConfigError on all ranks where `what` was given differs, as `repr` tells."""
+        digest = hashlib.blake2b(repr(given).encode(), digest_size=8).hexdigest()
         for rank, other in enumerate(self._row_wire.messages(digest)):
             if other != digest:
-                raise ConfigError(f"embedding: rank {rank} has other tables, features or plan than rank {self.rank}")
+                raise ConfigError(f"embedding: rank {rank} has other {what} than rank {self.rank}")
 
     def prepare(self, bags: Bags, training: bool, stray: Callable[[Bags], None], hold: Holding) -> Future[Trip]:
         """Send the ids of checked bags on their way, in the background; see `Router.route`.
@@ -142,11 +143,13 @@ def spread(
     features: Sequence[FeatureConfig],
     plan: Plan | None,
     group: dist.ProcessGroup | None,
+    training: object,
 ) -> Crossing | None:
     """The crossing between the ranks of `group`; None where this process holds all tables.
 
     That is so with one process, and with a plan for one. Raises ConfigError where the plan does not suit the tables
-    or the number of processes, or differs from that of another rank.
+    or the number of processes, or a rank was given something else than another; `training` is its optimizer, seed and
+    whether changes are tracked.
     """
     world_size = dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
     plan = plan or Plan.default(tables, world_size)
@@ -155,4 +158,6 @@ def spread(
         return None
     if plan.world_size != world_size:
         raise ConfigError(f"plan: it is for {plan.world_size} processes, but {world_size} are running")
-    return Crossing(tables, features, plan, group)
+    crossing = Crossing(tables, features, plan, group)
+    crossing.require_same("optimizer, seed or track_changes", training)
+    return crossing
