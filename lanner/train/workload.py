@@ -65,7 +65,10 @@ def require_memory(recipe: Recipe, schema: Schema, processes: Processes) -> None
     require_held(device, needs.tables, on_disk, several=processes.world_size > 1)
     plan = recipe.embedding.load_plan() or Plan.default(needs.tables, processes.world_size)
     if plan.world_size != processes.world_size:
-        raise ConfigError(f"plan: it is for {plan.world_size} processes, but {processes.world_size} are running")
+        raise ConfigError(
+            f"plan: it is for {plan.world_size} processes, but {processes.world_size} are running; "
+            f"start them with torchrun --nproc-per-node {plan.world_size}"
+        )
     plan.check(needs.tables)
     if device != HOST:
         require_fits(needs, plan, [torch.cuda.mem_get_info(device)[0]])
