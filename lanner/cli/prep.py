@@ -17,7 +17,10 @@ Option = typer.Option
 
 def prep(
     files: Annotated[list[str], typer.Argument(help="Files and globs, local or any fsspec URI, read in this order.")],
-    out: Annotated[str, Option(help="Dataset directory to write, local or any fsspec URI.")],
+    out: Annotated[str | None, Option(help="Dataset directory to write, local or any fsspec URI.")] = None,
+    infer: Annotated[
+        bool, Option("--infer", help="Print a schema guessed from the first file, to be edited, and do nothing else.")
+    ] = False,
     source: Annotated[Literal["criteo", "csv", "parquet", "json"], Option(help="Kind of input.")] = "criteo",
     schema: Annotated[str | None, Option(help="Schema file (YAML); Criteo logs have a default.")] = None,
     recipe: Annotated[
@@ -85,6 +88,8 @@ def prep(
 
     On Spark: lanner prep "hdfs_mount/day_*" --out shared/criteo --engine spark --master yarn
 
+    A schema to begin with: lanner prep --infer logs.csv > schema.yaml
+
     As NVIDIA does: lanner prep --recipe nvidia-dlrm "day_*" --out criteo --min-count 15,C3=5
     """
     from lanner.prep import prepare
@@ -100,7 +105,12 @@ def prep(
         reading["join"] = tuple(join)
     if null:
         reading["null"] = tuple(null)
+    if infer:
+        _print_guess(files[0], reading)
+        return
     with usage():
+        if out is None:
+            raise ConfigError("missing option --out")
         least = counts_by_table(min_count)
         SplitPlan(split, share(split, valid), share(split, test), seed)
         memory_bytes(memory)
@@ -123,6 +133,13 @@ def prep(
         print_json(summary.to_dict())
     else:
         _report(summary)
+
+
+def _print_guess(file: str, reading: dict[str, Any]) -> None:
+    from lanner.prep.infer import infer
+    from lanner.prep.sources import ReadOptions
+
+    typer.echo(infer(file, ReadOptions(**reading)), nl=False)
 
 
 def counts_by_table(text: str | None) -> int | dict[str, int] | None:

@@ -56,7 +56,7 @@ class Timeline:
         self._sums, self.rows = whole, end
         while len(self._sums) > self.MOST:
             pairs = np.zeros((-(-len(self._sums) // 2), 2, values.shape[1]))
-            pairs.reshape(-1, values.shape[1])[: len(self._sums)] = self._sums
+            pairs.reshape(2 * len(pairs), values.shape[1])[: len(self._sums)] = self._sums
             self._sums, self.width = pairs.sum(axis=1), 2 * self.width
 
     @property

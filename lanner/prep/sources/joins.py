@@ -88,23 +88,24 @@ def _side_table(
     return SideTable(key, {name: table[name].combine_chunks() for name in taken[1:]}, index)
 
 
-def _kind(file: str) -> str:
+def kind_of(file: str) -> str:
+    """`parquet`, `json`, `tsv` or `csv`, by the ending of its name."""
     name = file.removesuffix(".gz").removesuffix(".zst")
     ending = name.rpartition(".")[2].lower()
     return "json" if ending in ("json", "jsonl", "ndjson") else ending if ending in ("parquet", "tsv") else "csv"
 
 
 def _options(file: str) -> ReadOptions:
-    return replace(_OPTIONS, delimiter="\t") if _kind(file) == "tsv" else _OPTIONS
+    return replace(_OPTIONS, delimiter="\t") if kind_of(file) == "tsv" else _OPTIONS
 
 
 def _names(file: str, wanted: Sequence[str]) -> list[str]:
     """The columns of `file`; of JSON lines those wanted, and the keys of the first line."""
-    if _kind(file) == "parquet":
+    if kind_of(file) == "parquet":
         with storage.open_file(file) as source:
             names: list[str] = pq.ParquetFile(source).schema_arrow.names
             return names
-    if _kind(file) != "json":
+    if kind_of(file) != "json":
         return header_of(file, _options(file))
     for block in line_blocks(file, _HEAD_BYTES, 0):
         text = block.tobytes()
@@ -114,11 +115,11 @@ def _names(file: str, wanted: Sequence[str]) -> list[str]:
 
 
 def _read(file: str, names: list[str], lists: frozenset[str]) -> pa.Table:
-    if _kind(file) == "parquet":
+    if kind_of(file) == "parquet":
         with storage.open_file(file) as source:
             return pq.read_table(source, columns=names)
     parts = []
-    if _kind(file) == "json":
+    if kind_of(file) == "json":
         columns = JsonColumns(tuple(names), lists & frozenset(names))
         for block in json_blocks(file, columns, _OPTIONS.block_bytes):
             found = json_rows(*block, columns)
