@@ -56,7 +56,13 @@ def whole(uri: str) -> Iterator[IO[bytes]]:
             yield file
         return
     # A transaction belongs to the file system object, which fsspec shares among all callers: take one of our own.
-    fs, path = file_system(uri, skip_instance_cache=True)
+    # Making one costs more than writing a small file, so that those not at work are kept beside the shared one.
+    shared, path = file_system(uri)
+    idle = vars(shared).setdefault("_idle_for_lanner", [])
+    try:
+        fs = idle.pop()
+    except IndexError:
+        fs, _ = file_system(uri, skip_instance_cache=True)
     with fs.transaction as transaction:
         opened = attempt(uri, lambda: fs.open(path, "wb"), ())
         try:
@@ -68,7 +74,8 @@ def whole(uri: str) -> Iterator[IO[bytes]]:
             raise
         # Within the transaction, so that what goes wrong is named; nothing is left for its end.
         attempt(uri, lambda: _commit(transaction), ())
-    file_system(uri)[0].invalidate_cache()
+    idle.append(fs)
+    shared.invalidate_cache()
 
 
 def _commit(transaction: Any) -> None:
