@@ -88,7 +88,7 @@ class SynthSummary:
         return asdict(self)
 
 
-def write_logs(path: str, rows: int, quiet: bool = True, **options: Any) -> SynthSummary:
+def write_logs(path: str | os.PathLike[str], rows: int, quiet: bool = True, **options: Any) -> SynthSummary:
     """Write `rows` lines (label, integers, hex hashes; tab-separated) to `path`, gzip-compressed when it ends in .gz.
 
     `options` are the fields of `Options`. The bytes before compression depend on `rows` and the options alone. What
@@ -101,7 +101,7 @@ def write_logs(path: str, rows: int, quiet: bool = True, **options: Any) -> Synt
     chosen.check()
     if rows < 0:
         raise ConfigError(f"synth: rows is {rows}; expected at least 0")
-    begun, written, best = time.monotonic(), 0, Best(rows)
+    path, begun, written, best = os.fspath(path), time.monotonic(), 0, Best(rows)
     world = make_world(chosen)
     with _writer(path) as file, progress("synth", rows, quiet) as bar:
         for first in range(0, rows, CHUNK):
@@ -112,7 +112,7 @@ def write_logs(path: str, rows: int, quiet: bool = True, **options: Any) -> Synt
                 written += piece.size
             bar.advance(made.labels.size)
     summary = SynthSummary(
-        path=os.fspath(path),
+        path=path,
         rows=rows,
         bytes=written,
         clicks=best.clicks,

@@ -25,7 +25,7 @@ def read(path: Path) -> list[list[str]]:
 
 def test_lines_have_criteos_format(tmp_path: Path) -> None:
     path = tmp_path / "logs.tsv"
-    summary = write_logs(str(path), 2000)
+    summary = write_logs(path, 2000)
     lines = read(path)
     assert len(lines) == summary.rows == 2000 and path.stat().st_size == summary.bytes
     assert {len(line) for line in lines} == {40}
