@@ -38,8 +38,15 @@ class Fitting:
     def __init__(self, trainer: Trainer, train: Split, valid: Split | None) -> None:
         self.trainer, self.settings = trainer, trainer.settings
         self.processes = trainer.processes
-        share = {"rank": self.processes.rank, "world_size": self.processes.world_size}
-        self.loader = Loader(train, self.settings.batch_size, shuffle=True, seed=self.settings.seed, **share)
+        self.loader = Loader(
+            train,
+            self.settings.batch_size,
+            shuffle=True,
+            seed=self.settings.seed,
+            rank=self.processes.rank,
+            world_size=self.processes.world_size,
+            window=self.settings.shuffle_window,
+        )
         self.valid = valid if valid is not None and valid.rows else None
         self.valid_metrics: dict[str, Any] | None = None
         self.valid_verdict: Verdict | None = None

@@ -24,6 +24,7 @@ class Settings(BaseModel):
     epochs: int = Field(default=1, ge=1)
     max_steps: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0, lt=1 << 63)
+    shuffle_window: int | None = Field(default=None, ge=1)
     device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     schedule: Schedule = Schedule()

@@ -31,7 +31,7 @@ from lanner.train.verdict import Verdict
 from lanner.validation import differences, validated
 
 _EVALUATION_BATCH = 4096
-_FIXED = ("batch_size", "seed", "embedding", "embedding_optimizer", "dense_optimizer", "precision")
+_FIXED = ("batch_size", "seed", "shuffle_window", "embedding", "embedding_optimizer", "dense_optimizer", "precision")
 
 
 class Trainer:
@@ -52,6 +52,7 @@ class Trainer:
         epochs: Passes over the training rows.
         max_steps: Stop after this many steps even within an epoch.
         seed: Of the order of rows and of dropout. The model's initial weights have a seed of their own.
+        shuffle_window: Rows mixed at a time, for training rows larger than memory; None mixes all.
         device: Where the model and its tables are moved to and trained: "cpu", "cuda" (the current one) or "cuda:N".
         precision: "fp32", "bf16" or "fp16" (with dynamic loss scaling) for the dense forward and backward.
         schedule: Factor on every learning rate by step.
@@ -76,6 +77,7 @@ class Trainer:
         epochs: int = 1,
         max_steps: int | None = None,
         seed: int = 0,
+        shuffle_window: int | None = None,
         device: str = "cpu",
         precision: str = "fp32",
         schedule: Schedule | dict[str, Any] = Schedule(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,10 +61,14 @@ def test_ranks_share_every_row_once_and_epochs_can_be_repeated(numbered: MakeSpl
 
 @settings(max_examples=40, deadline=None)
 @given(
-    rows=st.integers(1, 300), batch=st.integers(1, 80), ranks=st.integers(1, 5), shuffle=st.booleans(), data=st.data()
+    rows=st.integers(1, 300),
+    batch=st.integers(1, 80),
+    ranks=st.integers(1, 5),
+    order=st.sampled_from([{}, {"shuffle": True}, {"shuffle": True, "window": 50}]),
+    data=st.data(),
 )
 def test_batches_do_not_depend_on_the_number_of_ranks(
-    rows: int, batch: int, ranks: int, shuffle: bool, data: st.DataObject
+    rows: int, batch: int, ranks: int, order: dict[str, Any], data: st.DataObject
 ) -> None:
     class Numbers(Split):
         """Rows that are their own numbers."""
@@ -78,11 +83,11 @@ def test_batches_do_not_depend_on_the_number_of_ranks(
             return list(range(start, stop))  # type: ignore[return-value]
 
     split = Numbers()
-    whole = [list(found) for found in Loader(split, batch, shuffle=shuffle, seed=3).epoch(5)]
+    whole = [list(found) for found in Loader(split, batch, seed=3, **order).epoch(5)]
     assert [len(found) for found in whole] == [batch] * (rows // batch) + [rows % batch] * (rows % batch > 0)
     start = data.draw(st.integers(0, len(whole)))
     parts = [
-        list(Loader(split, batch, shuffle=shuffle, seed=3, rank=rank, world_size=ranks).epoch(5, start))
+        list(Loader(split, batch, seed=3, rank=rank, world_size=ranks, **order).epoch(5, start))
         for rank in range(ranks)
     ]
     assert all(len(part) == len(whole) - start for part in parts)
@@ -125,6 +130,7 @@ def test_no_rows_are_refused_plainly(numbered: MakeSplit) -> None:
         ({"batch_size": 0}, "batch_size is 0"),
         ({"rank": 2, "world_size": 2}, r"rank is 2; expected 0\.\.1"),
         ({"workers": 0}, "workers is 0"),
+        ({"window": 0}, "window is 0"),
         ({"prefetch": -1}, "prefetch is -1"),
     ],
 )
@@ -188,3 +194,28 @@ def test_every_epoch_mixes_rows_of_all_files(numbered: MakeSplit) -> None:
     rows = np.array(rows_of(Loader(numbered(500, 500), 100, shuffle=True).epoch(0))).reshape(10, 100)
     share = (rows < 500).mean(axis=1)
     assert share.min() > 0.3 and share.max() < 0.7
+
+
+@pytest.mark.parametrize("start", [0, 7])
+def test_windows_are_read_ahead_in_the_order_of_the_files(numbered: MakeSplit, start: int) -> None:
+    split, lock, done = numbered(500, 500), threading.Lock(), threading.Event()
+    loader = Loader(split, 20, shuffle=True, seed=1, window=128, workers=2)
+    expected = [row for batch in range(start, 50) for row in rows_of([loader.read(2, batch)])]
+    awaited, pieces = set(expected[: 128 - 20 * start % 128]), []  # the rest of a window
+    original = split.slice
+
+    def watched(begin: int, end: int) -> Batch:
+        with lock:
+            pieces.append(end - begin)
+            awaited.difference_update(range(begin, end))
+            if not awaited:
+                done.set()
+        return original(begin, end)
+
+    split.slice = watched  # type: ignore[method-assign]
+    batches = loader.epoch(2, start)
+    rows = rows_of([next(batches)])
+    assert done.wait(10)
+    assert max(pieces) == 2
+    assert rows + rows_of(batches) == expected
+    assert not loader_threads()

@@ -74,8 +74,8 @@ def test_resume_continues_exactly(dataset: Make, tmp_path: Path, optimizer: Any,
 
 def test_kill_9_in_mid_epoch(dataset: Make, tmp_path: Path) -> None:
     data = dataset(train=6400, valid=100)
-    whole = train(parse(recipe(data, tmp_path / "whole")), quiet=True)
-    values = recipe(data, tmp_path / "killed", resume=True, checkpoint_every=20)
+    whole = train(parse(recipe(data, tmp_path / "whole", shuffle_window=900)), quiet=True)
+    values = recipe(data, tmp_path / "killed", resume=True, checkpoint_every=20, shuffle_window=900)
     process = child(values)
     try:
         wait_for(lambda: len(RunDirectory(tmp_path / "killed").steps()) > 0, process)
@@ -180,6 +180,8 @@ def test_resume_refuses_what_must_not_change(dataset: Make, tmp_path: Path) -> N
     train(parse(values), quiet=True)
     with pytest.raises(ConfigError, match=r"batch_size: 64, but .* was trained with 32"):
         train(parse({**values, "resume": True, "batch_size": 64}), quiet=True)
+    with pytest.raises(ConfigError, match=r"shuffle_window: 9, but .* was trained with None"):
+        train(parse({**values, "resume": True, "shuffle_window": 9}), quiet=True)
     with pytest.raises(DataError, match=r"top.*' has shape \(8.*, expected \(9"):
         train(parse({**values, "resume": True, "model": {**SMALL, "top": [9, 1]}}), quiet=True)
     with pytest.raises(DataError, match="neither a checkpoint nor a run"):
