@@ -106,7 +106,7 @@ def prep(
     if null:
         reading["null"] = tuple(null)
     if infer:
-        _print_guess(files[0], reading)
+        _print_guess(files, reading)
         return
     with usage():
         if out is None:
@@ -135,11 +135,12 @@ def prep(
         _report(summary)
 
 
-def _print_guess(file: str, reading: dict[str, Any]) -> None:
+def _print_guess(files: list[str], reading: dict[str, Any]) -> None:
+    from lanner import storage
     from lanner.prep.infer import infer
     from lanner.prep.sources import ReadOptions
 
-    typer.echo(infer(file, ReadOptions(**reading)), nl=False)
+    typer.echo(infer(storage.expand(files)[0], ReadOptions(**reading)), nl=False)
 
 
 def counts_by_table(text: str | None) -> int | dict[str, int] | None:

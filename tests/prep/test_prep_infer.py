@@ -109,6 +109,12 @@ def test_csv_with_separators_nulls_and_odd_names(tmp_path: Path) -> None:
     assert "--null '?'" in text
 
 
+def test_a_glob_stands_for_its_first_file(tmp_path: Path) -> None:
+    for name, columns in (("logs_1.csv", "a,click"), ("logs_2.csv", "b,click")):
+        (tmp_path / name).write_text("\n".join([columns, *(f"{at % 7},{at % 2}" for at in range(60))]))
+    assert guessed(tmp_path / "logs_*.csv") == infer(str(tmp_path / "logs_1.csv"))
+
+
 def test_what_cannot_be_guessed(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("a,b\n")
     with pytest.raises(DataError, match=r"empty\.csv: no rows to infer a schema from"):
